@@ -21,9 +21,9 @@ type Future[T any] struct{ f *executor.Future }
 //
 // The function is named, so that it can call itself. The arguments are those of the
 // Go function behind its context: values, or Futures, which are passed by reference.
-// It returns one value of type T. A task that is tried again must make the same
-// calls in the same order; those that were made are not made again. Calls whose
-// results nobody has got are stopped when the task ends.
+// It returns one value of type T. A task that is retried must make the same calls in
+// the same order; completed calls are not repeated. Calls of which the task has not got
+// the result are stopped when it ends.
 func Call[T any](ctx context.Context, function string, args ...any) (Future[T], error) {
 	plain := make([]any, len(args))
 	for i, a := range args {

@@ -14,8 +14,8 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/needs"
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // inImages runs a test with an image of the files that podman has, and with one of a
@@ -26,8 +26,8 @@ func inImages(t *testing.T, files string, test func(t *testing.T, image string))
 		t.Fatal(err)
 	}
 	for name, image := range map[string]func(t *testing.T) string{
-		"by podman":     func(t *testing.T) string { return scratchfs.Podman(t, files) },
-		"by a stand-in": func(t *testing.T) string { name, _ := scratchfs.FakePodman(t, files, "id"); return name },
+		"by podman":     func(t *testing.T) string { return smallfs.Podman(t, files) },
+		"by a stand-in": func(t *testing.T) string { name, _ := smallfs.FakePodman(t, files, "id"); return name },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -71,7 +71,7 @@ func TestContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("takes root, or user namespaces")
 	}
-	inImages(t, scratchfs.Programs(t, "sh", "cat", "tr"), func(t *testing.T, image string) {
+	inImages(t, smallfs.Programs(t, "sh", "cat", "tr"), func(t *testing.T, image string) {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "beside"), []byte("folder "), 0o600); err != nil {
 			t.Fatal(err)
@@ -129,9 +129,9 @@ func TestPythonInContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("takes root, or user namespaces")
 	}
-	needs.Python(t) // whose msgpack the image is lent
-	files := scratchfs.Programs(t, "sh")
-	scratchfs.Python(t, files)
+	pyenv.Python(t) // whose msgpack the image is lent
+	files := smallfs.Programs(t, "sh")
+	smallfs.Python(t, files)
 	shared, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/jobfile"
 )
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
@@ -73,7 +74,7 @@ func TestInputsJobFile(t *testing.T) {
 	if at < 0 {
 		t.Fatal("there is no such job file")
 	}
-	g, err := dag.ParseYAML("docs/job-file.md", []byte(all[at]), dag.Override{}, dag.Options{Find: cascade.FindFiles(dir)})
+	g, err := dag.ParseYAML("docs/job-file.md", []byte(all[at]), dag.Override{}, dag.Options{Find: jobfile.FindFiles(dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,55 +3,28 @@ package cascade
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/client"
 )
 
 // Errors of requests, for errors.Is.
 var (
-	ErrBadRequest  = errors.New("bad request")
-	ErrNotFound    = errors.New("not found")
-	ErrConflict    = errors.New("conflict")
-	ErrUnavailable = errors.New("unavailable")
-	ErrLost        = errors.New("data lost")
-	ErrStoreFull   = errors.New("store full")
-	ErrInternal    = errors.New("internal error")
-	ErrClosed      = errors.New("client is closed")
+	ErrBadRequest  = client.ErrBadRequest
+	ErrNotFound    = client.ErrNotFound
+	ErrConflict    = client.ErrConflict
+	ErrUnavailable = client.ErrUnavailable
+	ErrLost        = client.ErrLost
+	ErrStoreFull   = client.ErrStoreFull
+	ErrInternal    = client.ErrInternal
+	ErrClosed      = client.ErrClosed
+	ErrDenied      = client.ErrDenied // by the role of our certificate, or for want of one
 	ErrCancelled   = errors.New("job cancelled")
-	ErrDenied      = errors.New("not permitted") // by the role of our certificate, or for want of one
 )
 
 // TaskError is the error of one attempt at a task: what went wrong, in which
 // task and attempt, on which agent. A failed job's error wraps one.
 type TaskError = comms.TaskError
-
-// replyError turns a refusal into an error that errors.Is recognises.
-func replyError(r *comms.Reply) error {
-	sentinels := map[comms.Code]error{
-		comms.CodeBadRequest:  ErrBadRequest,
-		comms.CodeNotFound:    ErrNotFound,
-		comms.CodeConflict:    ErrConflict,
-		comms.CodeUnavailable: ErrUnavailable,
-		comms.CodeLost:        ErrLost,
-		comms.CodeMemory:      ErrStoreFull,
-		comms.CodeDenied:      ErrDenied,
-	}
-	if r.Code == comms.CodeOK {
-		return nil
-	}
-	sentinel, ok := sentinels[r.Code]
-	if !ok {
-		sentinel = ErrInternal
-	}
-	if r.Message == "" {
-		return sentinel
-	}
-	if text, ok := strings.CutPrefix(r.Message, sentinel.Error()+": "); ok {
-		return fmt.Errorf("%w: %s", sentinel, text)
-	}
-	return fmt.Errorf("%w: %s", sentinel, r.Message)
-}
 
 // JobError says that a job ended without success.
 type JobError struct {

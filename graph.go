@@ -40,8 +40,8 @@ func NewGraph(name string) *Graph { return &Graph{name: name} }
 // is not done.
 func (g *Graph) KeepGoing() { g.keepGoing = true }
 
-// Rebuilt says what becomes of the job when a dataset that was lost is made again
-// and differs: docs/fault-tolerance.md.
+// Rebuilt says what becomes of the job when a lost dataset is recomputed and
+// differs: docs/fault-tolerance.md.
 func (g *Graph) Rebuilt(policy dag.Rebuilt) { g.rebuilt = policy }
 
 // Output makes datasets outputs of the job: they are kept after it ends, and

@@ -17,6 +17,7 @@ import (
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/jobfile"
 )
 
 var lengths = cascade.Func2("t_lengths", lengthsOf, "one, all -> lengths")
@@ -59,7 +60,7 @@ func (f *folder) remove(name string) {
 
 func (f *folder) graph(text string) *dag.Graph {
 	f.t.Helper()
-	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{Find: cascade.FindFiles(f.dir)})
+	g, err := dag.ParseYAML("job.yaml", []byte(text), dag.Override{}, dag.Options{Find: jobfile.FindFiles(f.dir)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestInputsThatAreRefused(t *testing.T) {
 		}
 	}
 	var broken []string
-	find := cascade.FindFiles(f.dir, func(link string) { broken = append(broken, link) })
+	find := jobfile.FindFiles(f.dir, func(link string) { broken = append(broken, link) })
 	if got, err := find("l*.txt", true); err != nil || !slices.Equal(got, []string{"linked.txt"}) || !slices.Equal(broken, []string{filepath.Join(f.dir, "lost.txt")}) {
 		t.Errorf("a pattern with a broken link: %s, %v; told of %s", got, err, broken)
 	}

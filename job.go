@@ -5,14 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/client"
 )
 
 // Job is a handle on a submitted job. Its methods may be called from any goroutine.
@@ -20,17 +19,21 @@ type Job struct {
 	client *Client
 	id     comms.JobID
 	graph  *dag.Graph                   // of a job that this handle submitted, else nil
-	told   atomic.Pointer[subscription] // of a job that this handle submitted, while nobody waits for it
+	told   atomic.Pointer[subscription] // of a job that this handle submitted, while no caller waits for it
 }
 
 // subscription is the open end of a Submit: result and end are told there.
 type subscription struct {
-	request *request
+	request *client.Request
 	result  bool // was told
 }
 
 // ID returns the job's name, which is unique everywhere.
 func (j *Job) ID() comms.JobID { return j.id }
+
+// Graph returns the graph as this handle submitted it, with its environments packed; nil of a
+// job that was submitted elsewhere.
+func (j *Job) Graph() *dag.Graph { return j.graph }
 
 // Progress tells how a job stands.
 type Progress = comms.Progress
@@ -53,20 +56,20 @@ func (j *Job) watch(ctx context.Context, every time.Duration, events bool, yield
 
 // subscribe sends a watch and follows it.
 func (j *Job) subscribe(ctx context.Context, m *comms.Watch, yield func(*Progress) bool) error {
-	c, err := j.client.ctrl.requests.start(func(req uint64) comms.Message {
+	c, err := j.client.conn.Start(func(req uint64) comms.Message {
 		m.Req = req
 		return m
 	})
 	if err != nil {
 		return fmt.Errorf("watch job %s: %w", j.id, err)
 	}
-	defer j.client.ctrl.requests.end(c)
+	defer c.End()
 	return j.follow(ctx, c, yield)
 }
 
-func (j *Job) follow(ctx context.Context, c *request, yield func(*Progress) bool) error {
+func (j *Job) follow(ctx context.Context, c *client.Request, yield func(*Progress) bool) error {
 	for {
-		m, _, err := c.next(ctx)
+		m, _, err := c.Next(ctx)
 		if err != nil {
 			return fmt.Errorf("watch job %s: %w", j.id, err)
 		}
@@ -93,7 +96,7 @@ func (j *Job) WaitResult(ctx context.Context) (*Progress, error) {
 }
 
 // until waits on the subscription of the job's submit, when it has one that
-// nobody else waits on and that has not told the result before, else on a new one.
+// no other caller waits on and that has not told the result before, else on a new one.
 func (j *Job) until(ctx context.Context, enough func(*Progress) bool, result bool) (last *Progress, err error) {
 	yield := func(p *Progress) bool {
 		last = p
@@ -139,9 +142,9 @@ func (j *Job) Cancel(ctx context.Context, reason string) error {
 	return j.control(ctx, "cancel", comms.SteerCancel, nil, reason)
 }
 
-// Hold starts nothing more of the job until Release. What runs goes on, and what
-// was sent to start behind it comes back; only tasks that were joined into one run
-// to pass values on, of which the first has begun, run to their end.
+// Hold starts nothing more of the job until Release. Running tasks go on. Tasks that
+// were sent to start behind them return; only those that were joined into one run to
+// pass values on, of which the first has begun, run to their end.
 func (j *Job) Hold(ctx context.Context, reason string) error {
 	return j.control(ctx, "hold", comms.SteerHold, nil, reason)
 }
@@ -162,7 +165,7 @@ func (j *Job) Forget(ctx context.Context) error {
 }
 
 func (j *Job) control(ctx context.Context, verb string, action comms.SteerAction, tasks []string, reason string) error {
-	_, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+	_, err := j.client.conn.Ask(ctx, func(req uint64) comms.Message {
 		return &comms.Control{Req: req, Job: j.id, Action: action, Tasks: tasks, Reason: reason}
 	})
 	if err != nil {
@@ -189,7 +192,7 @@ func (j *Job) LocateThere(ctx context.Context, names ...string) (located []Locat
 }
 
 func (j *Job) locate(ctx context.Context, want comms.Locate) (comms.Located, error) {
-	m, err := j.client.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+	m, err := j.client.conn.Ask(ctx, func(req uint64) comms.Message {
 		want.Req, want.Job = req, j.id
 		return &want
 	})
@@ -216,7 +219,7 @@ func (j *Job) Fetch(ctx context.Context, d Located, w io.Writer) error {
 		return nil
 	}
 	id := comms.DatasetID{Job: j.id, DatasetRef: d.Desc.Ref}
-	if _, err := j.pieces(ctx, d.Agent, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
+	if _, err := j.client.conn.Fetch(ctx, d.Agent, d.Addresses, &comms.Fetch{Data: id}, d.Desc.Size, w); err != nil {
 		return fmt.Errorf("fetch %s from agent %s: %w", d.Name, d.Agent, err)
 	}
 	return nil
@@ -239,7 +242,7 @@ func (j *Job) Log(ctx context.Context, task string, offset uint64, w io.Writer) 
 // Logs writes what the tasks of a name wrote: of a task, of a family such as
 // spread or spread[*,500], or of all tasks when the name is empty. Tasks that have
 // failed come first. to returns where the log of a task goes, nil for nowhere.
-// What is behind a task's offset is written, and the offset moved: a caller that
+// The text behind a task's offset is written, and the offset moved: a caller that
 // follows a log passes the same offsets again. It returns how the tasks stood before.
 func (j *Job) Logs(ctx context.Context, name string, offsets map[string]uint64, to func(comms.TaskRow) io.Writer) ([]comms.TaskRow, error) {
 	rows, err := j.logRows(ctx, name)
@@ -281,109 +284,11 @@ func (j *Job) writeLogs(ctx context.Context, rows []comms.TaskRow, offsets map[s
 		if at < 0 {
 			return fmt.Errorf("log of %s: %w: agent %s, where it ran, is not there", r.Name, ErrUnavailable, r.Agent)
 		}
-		n, err := j.pieces(ctx, r.Agent, agents[at].Addresses, &comms.Fetch{Log: true, Task: r.Name, Data: comms.DatasetID{Job: j.id}, Offset: offsets[r.Name]}, 0, w)
+		n, err := j.client.conn.Fetch(ctx, r.Agent, agents[at].Addresses, &comms.Fetch{Log: true, Task: r.Name, Data: comms.DatasetID{Job: j.id}, Offset: offsets[r.Name]}, 0, w)
 		offsets[r.Name] += n
 		if err != nil {
 			return fmt.Errorf("log of %s: %w", r.Name, err)
 		}
 	}
 	return nil
-}
-
-// pieces fetches what want names, piece by piece, until size bytes are there; a
-// size of zero means until the agent says that it was all. When the size is known
-// some pieces are asked for ahead, so that the agent reads while we write. It returns
-// how many bytes it wrote, also with an error.
-func (j *Job) pieces(ctx context.Context, agent string, addresses []string, want *comms.Fetch, size uint64, w io.Writer) (n uint64, err error) {
-	p, err := j.client.agentPeer(ctx, agent, addresses)
-	if err != nil {
-		return 0, err
-	}
-	var asked []*request // in the order of their offsets
-	defer func() {
-		for _, r := range asked {
-			p.requests.end(r)
-		}
-	}()
-	got, next, end, ahead := want.Offset, want.Offset, want.Offset+size, 1
-	if size > 0 {
-		ahead = fetchAhead
-	}
-	for {
-		for len(asked) < ahead && (size == 0 || next < end) {
-			r, err := p.requests.start(func(req uint64) comms.Message {
-				f := *want
-				f.Req, f.Offset, f.Max = req, next, fetchPiece
-				return &f
-			})
-			if err != nil {
-				return n, err
-			}
-			asked = append(asked, r)
-			next += fetchPiece
-		}
-		m, body, err := asked[0].next(ctx)
-		if err != nil {
-			return n, err
-		}
-		p.requests.end(asked[0])
-		asked = asked[1:]
-		c, ok := m.(*comms.Chunk)
-		if !ok || c.Offset != got {
-			return n, fmt.Errorf("unexpected answer %T", m)
-		}
-		written, err := w.Write(body)
-		n += uint64(written)
-		if err != nil {
-			return n, err
-		}
-		got += uint64(len(body))
-		switch {
-		case size == 0 && (got >= c.Total || len(body) == 0), size > 0 && got == end:
-			return n, nil
-		case size == 0:
-			next = got
-		case got != min(c.Offset+fetchPiece, end):
-			return n, fmt.Errorf("%w: got %d of %d bytes", ErrLost, n, size)
-		}
-	}
-}
-
-const (
-	fetchPiece = 1 << 20 // bytes
-	fetchAhead = 8       // pieces
-)
-
-// agentPeer returns the link to the first of an agent's addresses that answers.
-func (c *Client) agentPeer(ctx context.Context, name string, addresses []string) (*peer, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.agent == nil {
-		return nil, ErrClosed
-	}
-	if c.failed != nil {
-		return nil, c.failed
-	}
-	if socket := beside(c.ctrl.address, name); socket != "" {
-		if _, err := os.Stat(socket); err == nil {
-			addresses = append([]string{"ipc://" + socket}, addresses...)
-		}
-	}
-	var last error
-	for _, a := range addresses {
-		if p := c.agent[name+" "+a]; p != nil {
-			return p, nil
-		}
-		p, err := dialPeer(ctx, a, pki.RoleAgent, name, c.opts)
-		if err != nil {
-			last = err
-			continue
-		}
-		c.agent[name+" "+a] = p
-		return p, nil
-	}
-	if last == nil {
-		last = fmt.Errorf("%w: the agent has no address", ErrUnavailable)
-	}
-	return nil, last
 }

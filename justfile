@@ -49,24 +49,28 @@ bench pattern=".":
 run-example name="ensemble":
     go run ./cmd/cascade run examples/{{name}}/job.yaml
 
+# The graph of packages in docs/architecture.md, from what they import.
+graph:
+    go test . -run 'TestPackageGraph$' -update
+
 lint:
     golangci-lint run ./...
 
 # Break real processes, with all kills: just chaos
 chaos pattern=".":
-    CASCADE_TIER=nightly go test -run '{{pattern}}' -v -timeout 60m ./internal/chaos
+    CASCADE_TIER=nightly go test -run '{{pattern}}' -v -timeout 60m ./internal/testing/chaos
 
 # The same again and again, with the race detector, each time at other moments: just chaos-again 20
 chaos-again times="20":
     #!/usr/bin/env bash
     set -euo pipefail
     for i in $(seq {{times}}); do
-      CASCADE_TIER=nightly CASCADE_CHAOS_SEED=$((i * 1000)) go test -race -tags check -count=1 -timeout 120m ./internal/chaos
+      CASCADE_TIER=nightly CASCADE_CHAOS_SEED=$((i * 1000)) go test -race -tags check -count=1 -timeout 120m ./internal/testing/chaos
     done
 
 # Random kills, cuts and freezes on four hosts, as root: just kills 30m
 kills for="30m":
-    go test ./internal/chaos -run 'TestKills$' -v -kills {{for}} -timeout 24h -kills.csv kills.csv -kills.svg kills.svg
+    go test ./internal/testing/chaos -run 'TestKills$' -v -kills {{for}} -timeout 24h -kills.csv kills.csv -kills.svg kills.svg
 
 # Cascade beside Ray, Dask, earthkit-workflows, HyperQueue and MPI on this machine: just bench-peers -short
 bench-peers *flags:

@@ -3,14 +3,10 @@ package cascade
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,12 +14,12 @@ import (
 
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/executor"
-	"github.com/cascade-run/cascade/internal/decoded"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/client"
+	"github.com/cascade-run/cascade/internal/graphcache"
 	"github.com/cascade-run/cascade/internal/safedir"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // Cluster is a cluster on this host, and a client of it.
@@ -49,7 +45,7 @@ func (c *Cluster) AwaitJoined(ctx context.Context, waiting func()) error {
 	if err != nil {
 		return fmt.Errorf("wait for the processes that joined: %w", err)
 	}
-	// From here to the end of the cluster nobody joins: who comes now starts anew.
+	// From here to the end of the cluster no process joins: one that comes now starts its own.
 	stop := c.stop
 	c.stop = func() error { return errors.Join(stop(), f.Close()) }
 	return nil
@@ -81,15 +77,15 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 		return nil, fmt.Errorf("start a local cluster: %w", err)
 	}
 	for began := time.Now(); ; {
-		lock, holder, err := lockState(dirs.state)
+		lock, holder, err := statedir.LockLocal(dirs.State)
 		if err != nil {
 			return nil, fmt.Errorf("start a local cluster: %w", err)
 		}
 		if lock != nil {
 			return own(ctx, o, dirs, lock)
 		}
-		c, err := join(ctx, o, dirs, holder, opts)
-		if err == nil || !owner.NobodyListens(err) || time.Since(began) > ownerComes {
+		c, err := join(ctx, o, dirs, holder)
+		if err == nil || !statedir.NobodyListens(err) || time.Since(began) > ownerComes {
 			return c, err
 		}
 		again := time.NewTimer(10 * time.Millisecond) // it opens its socket soon, or ends: neither has an event for us
@@ -103,7 +99,7 @@ func Local(ctx context.Context, opts ...Option) (*Cluster, error) {
 }
 
 // own starts the cluster of a state folder whose lock we have.
-func own(ctx context.Context, o options, dirs localPaths, lock *os.File) (*Cluster, error) {
+func own(ctx context.Context, o options, dirs statedir.Local, lock *os.File) (*Cluster, error) {
 	c, err := startLocal(ctx, o, dirs)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start a local cluster: %w", err), lock.Close())
@@ -116,7 +112,7 @@ func own(ctx context.Context, o options, dirs localPaths, lock *os.File) (*Clust
 
 // join makes a client of the cluster that process holder runs on our state folder,
 // and tells that process that we are here, unless we only look: a look does not keep it.
-func join(ctx context.Context, o options, dirs localPaths, holder string, opts []Option) (*Cluster, error) {
+func join(ctx context.Context, o options, dirs statedir.Local, holder string) (*Cluster, error) {
 	leave := func() error { return nil }
 	if !o.inspect {
 		stay, err := takeLock(ctx, joinedFile(dirs), unix.LOCK_SH, func() {})
@@ -126,16 +122,16 @@ func join(ctx context.Context, o options, dirs localPaths, holder string, opts [
 		leave = stay.Close
 	}
 	// Its end is not a break that mends: who has the folder next is a new cluster.
-	c, err := Dial(ctx, "ipc://"+dirs.controller, append(slices.Clone(opts), WithPatience(ownerGone))...)
+	o.Patience, o.Local = ownerGone, true
+	c, err := dial(ctx, "ipc://"+dirs.Controller, o)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.state, holder, err), leave())
+		return nil, errors.Join(fmt.Errorf("state folder %s is served by process %s, which does not answer: %w", dirs.State, holder, err), leave())
 	}
-	c.local = true
 	return &Cluster{Client: c, stop: leave}, nil
 }
 
 // joinedFile is what those lock who joined a cluster.
-func joinedFile(dirs localPaths) string { return filepath.Join(dirs.state, "joined") }
+func joinedFile(dirs statedir.Local) string { return filepath.Join(dirs.State, "joined") }
 
 // takeLock locks the file at path, for all of us (LOCK_SH) or alone (LOCK_EX), and
 // waits while another process forbids it. It calls waiting before it waits.
@@ -170,24 +166,17 @@ const (
 	ownerComes = 30 * time.Second // one that has the state folder's lock may take so long to listen
 )
 
-// localPaths is where a local cluster keeps what.
-type localPaths struct {
-	state      string // what outlives the cluster
-	run        string // sockets
-	controller string // the controller's socket
-}
-
 // localDirs makes the folders. Sockets get a short path of their own, because a
 // socket's path may have no more than 107 bytes.
-func localDirs(o options) (localPaths, error) {
-	dirs, err := findDirs(o.state)
+func localDirs(o options) (statedir.Local, error) {
+	dirs, err := statedir.FindLocal(o.state)
 	if err != nil {
 		return dirs, err
 	}
-	if err := safedir.Own(dirs.state); err != nil {
+	if err := safedir.Own(dirs.State); err != nil {
 		return dirs, fmt.Errorf("make the state folder: %w", err)
 	}
-	for _, dir := range []string{filepath.Dir(dirs.run), dirs.run} { // the first may be in /tmp, where others could have made it
+	for _, dir := range []string{filepath.Dir(dirs.Run), dirs.Run} { // the first may be in /tmp, where others could have made it
 		if err := safedir.Private(dir); err != nil {
 			return dirs, fmt.Errorf("make the folder of sockets: %w", err)
 		}
@@ -195,68 +184,22 @@ func localDirs(o options) (localPaths, error) {
 	return dirs, nil
 }
 
-// findDirs tells where the folders are; state is "" for the program's own.
-func findDirs(state string) (localPaths, error) {
-	var err error
-	if state == "" {
-		if state, err = owner.StateFolder(filepath.Base(os.Args[0])); err != nil {
-			return localPaths{}, err
-		}
-	}
-	if state, err = filepath.Abs(state); err != nil {
-		return localPaths{}, fmt.Errorf("find the state folder: %w", err)
-	}
-	base, err := owner.RuntimeFolder()
-	if err != nil {
-		return localPaths{}, err
-	}
-	sum := sha256.Sum256([]byte(state))
-	run := filepath.Join(base, hex.EncodeToString(sum[:6]))
-	return localPaths{state: state, run: run, controller: filepath.Join(run, "controller.sock")}, nil
-}
-
-// lockState takes the state folder for this process. When another process has
-// it, the lock is nil and holder is that process's number.
-func lockState(dir string) (lock *os.File, holder string, err error) {
-	path := filepath.Join(dir, "lock")
-	f, err := owner.Lock(path)
-	if errors.Is(err, owner.ErrHeld) {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, "", fmt.Errorf("read %s: %w", path, err)
-		}
-		return nil, strings.TrimSpace(string(b)), nil
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("lock the state folder: %w", err)
-	}
-	if err = f.Truncate(0); err == nil {
-		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
-	}
-	if err != nil {
-		f.Close()
-		return nil, "", fmt.Errorf("write %s: %w", path, err)
-	}
-	return f, "", nil
-}
-
 // startLocal starts the controller, then the agent, then a client. What runs
 // ends by stop: the agent first, so that its last events are committed.
-func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, error) {
-	o.inproc = comms.NewInproc()
-	o.graphs = &decoded.Graphs{}
-	log := o.log
+func startLocal(ctx context.Context, o options, dirs statedir.Local) (*Cluster, error) {
+	o.Inproc, o.Graphs, o.Local = comms.NewInproc(), &graphcache.Graphs{}, true
+	log := o.Log
 	ctrl, err := controller.New(controller.Config{
-		Address: "inproc://controller,ipc://" + dirs.controller,
-		State:   filepath.Join(dirs.state, "controller"),
+		Address: "inproc://controller,ipc://" + dirs.Controller,
+		State:   filepath.Join(dirs.State, "controller"),
 		Build:   Version(),
 		Sync:    o.durable == PowerLoss,
 		Passive: o.inspect,
 		Memory:  o.gcs,
 		Retain:  controller.Retention(o.retain),
 
-		Inproc: o.inproc,
-		Graphs: o.graphs,
+		Inproc: o.Inproc,
+		Graphs: o.Graphs,
 		Log:    log.With().Str("part", "controller").Logger(),
 	})
 	if err != nil {
@@ -268,9 +211,9 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 
 	cfg := agent.Config{
 		Name: "local", Controller: "inproc://controller",
-		State: filepath.Join(dirs.state, "agent"), Runtime: dirs.run,
+		State: filepath.Join(dirs.State, "agent"), Runtime: dirs.Run,
 		CPU: int64(o.cpu * 1000), Memory: o.memory, Store: o.store,
-		GPUs: o.gpus, GPUMem: o.gpuMem, Custom: o.custom, Inproc: o.inproc, Graphs: o.graphs, Warm: o.warm, Dir: o.warmDir,
+		GPUs: o.gpus, GPUMem: o.gpuMem, Custom: o.custom, Inproc: o.Inproc, Graphs: o.Graphs, Warm: o.warm, Dir: o.warmDir,
 		MinFree:      ctrl.MinFree(),
 		ForwardAfter: -1, // there is no other agent
 		Log:          log.With().Str("part", "agent").Logger(),
@@ -286,22 +229,22 @@ func startLocal(ctx context.Context, o options, dirs localPaths) (*Cluster, erro
 	stopController := stop
 	stop = func() error {
 		err := errors.Join(agentUp(), ag.Close(), stopController())
-		return errors.Join(err, os.RemoveAll(dirs.run)) // nobody else has it: the state folder is locked
+		return errors.Join(err, os.RemoveAll(dirs.Run)) // nobody else has it: the state folder is locked
 	}
 
-	p, err := dialPeer(ctx, "inproc://controller", pki.RoleController, "", o)
+	conn, err := client.Dial(ctx, "inproc://controller", o.Config)
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	c := &Cluster{Client: &Client{opts: o, ctrl: p, agent: make(map[string]*peer), local: true}, owned: true, stop: stop}
-	p.work.Go(func() {
+	c := &Cluster{Client: &Client{opts: o, conn: conn}, owned: true, stop: stop}
+	conn.Go(func(life context.Context) {
 		select {
 		case err := <-died:
-			c.giveUp(fmt.Errorf("%w: %w", ErrUnavailable, err))
-		case <-p.life.Done():
+			conn.GiveUp(fmt.Errorf("%w: %w", ErrUnavailable, err))
+		case <-life.Done():
 		}
 	})
-	// Who asks for data of an earlier run right after the start finds it.
+	// A request for data of an earlier run finds it right after the start.
 	if err := c.Ready(ctx, 1); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}

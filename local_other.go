@@ -13,7 +13,7 @@ type Cluster struct{ *Client }
 // Owned tells whether the cluster runs in this process.
 func (c *Cluster) Owned() bool { return false }
 
-// AwaitJoined returns at once: nobody joins here.
+// AwaitJoined returns at once: no process joins here.
 func (c *Cluster) AwaitJoined(context.Context, func()) error { return nil }
 
 // Local needs Linux: shared memory, process death and cgroups are Linux's here.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/controller"
-	"github.com/cascade-run/cascade/internal/measure"
+	"github.com/cascade-run/cascade/internal/metrics"
 )
 
 var metricRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (?:`(\\w+)`: ([\\w, ]+))? ?\\|")
@@ -29,7 +29,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		listed[m[1]] = strings.Trim(m[2]+" "+strings.Join(values, ","), " ")
 	}
 	all := append(new(controller.Controller).Measures(), new(agent.Agent).Measures()...)
-	if _, err := measure.Registry(all); err != nil {
+	if _, err := metrics.Registry(all); err != nil {
 		t.Error(err)
 	}
 	labels := map[string][]string{}

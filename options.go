@@ -7,41 +7,31 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/comms/pki"
-	"github.com/cascade-run/cascade/internal/decoded"
+	"github.com/cascade-run/cascade/internal/client"
 )
 
 // Option sets how a client or a local cluster behaves.
 type Option func(*options)
 
 type options struct {
-	log      zerolog.Logger
-	inproc   *comms.Inproc
-	graphs   *decoded.Graphs // of this process; nil without a cluster in it
-	insecure bool
-	state    string
-	cpu      float64
-	memory   int64
-	store    int64
-	warm     int
-	custom   []comms.Amount
-	gpus     int
-	gpuMem   int64
-	inspect  bool
-	durable  Durability
-	warmDir  string
-	gcs      int64
-	retain   Retention
-	patience time.Duration
-	programs []builtProgram // beside the one that runs
-	sent     bool           // this program goes with its jobs
-
-	credentials string      // folder of member's certificate
-	member      *pki.Member // nil: no certificate
+	client.Config
+	state   string
+	cpu     float64
+	memory  int64
+	store   int64
+	warm    int
+	custom  []comms.Amount
+	gpus    int
+	gpuMem  int64
+	inspect bool
+	durable Durability
+	warmDir string
+	gcs     int64
+	retain  Retention
 }
 
 func newOptions(opts []Option) options {
-	o := options{log: zerolog.Nop(), patience: 30 * time.Second}
+	o := options{Config: client.Config{Log: zerolog.Nop(), Patience: 30 * time.Second, Build: Version()}}
 	for _, f := range opts {
 		f(&o)
 	}
@@ -49,15 +39,15 @@ func newOptions(opts []Option) options {
 }
 
 // WithLog sends the log of links, controller and agent to l. The default is silence.
-func WithLog(l zerolog.Logger) Option { return func(o *options) { o.log = l } }
+func WithLog(l zerolog.Logger) Option { return func(o *options) { o.Log = l } }
 
 // WithInsecureTestNetwork permits plain TCP to a controller that permits it too.
-func WithInsecureTestNetwork() Option { return func(o *options) { o.insecure = true } }
+func WithInsecureTestNetwork() Option { return func(o *options) { o.Insecure = true } }
 
 // WithCredentials sets the folder of the certificate with which a client proves
-// itself over TCP. The default is the folder in which JoinCluster left one for the
+// itself over TCP. The default is the folder in which admin.JoinCluster left one for the
 // address that is dialed.
-func WithCredentials(dir string) Option { return func(o *options) { o.credentials = dir } }
+func WithCredentials(dir string) Option { return func(o *options) { o.Credentials = dir } }
 
 // WithState sets the folder in which a local cluster keeps its state. The
 // default is cascade/NAME in $XDG_STATE_HOME, or in ~/.local/state, where NAME is
@@ -91,7 +81,7 @@ func WithStore(bytes int64) Option { return func(o *options) { o.store = bytes }
 
 // WithPatience sets how long a broken link may take to come back before open calls
 // fail with ErrUnavailable; the default is 30 s. Jobs go on meanwhile.
-func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
+func WithPatience(d time.Duration) Option { return func(o *options) { o.Patience = d } }
 
 // WithWarmDir sets the folder in which the executors start that a local cluster
 // keeps warm: that of the jobs to come (see WithDir), whose tasks find them ready
@@ -104,14 +94,14 @@ func WithWarmDir(dir string) Option { return func(o *options) { o.warmDir = dir 
 // with (cascade-agent --executor). The program must call Main first, and is best built
 // with CGO_ENABLED=0: hosts may have other C libraries. In a local cluster the executors
 // are this program in any case.
-func WithProgram() Option { return func(o *options) { o.sent = true } }
+func WithProgram() Option { return func(o *options) { o.SendProgram = true } }
 
 // WithBinary is WithProgram, and gives the file of the same program that was built for
 // agents of another platform, such as "linux/arm64"; agents of platforms for which there
 // is none get no task of its functions. Of this program's own platform it replaces the copy.
 func WithBinary(platform, path string) Option {
 	return func(o *options) {
-		o.sent, o.programs = true, append(o.programs, builtProgram{platform, path})
+		o.SendProgram, o.Programs = true, append(o.Programs, client.Binary{Platform: platform, Path: path})
 	}
 }
 
@@ -134,60 +124,9 @@ type Retention struct {
 }
 
 // WithRetention sets which ended jobs a local cluster keeps: those submitted
-// WithKeep, and of the others the last, within the bounds. What exceeds a bound is
-// deleted with its lineage and its outputs, the job that ended first before others.
+// WithKeep, and of the others the last, within the bounds. Jobs beyond a bound are
+// deleted with their lineage and outputs, the job that ended first before others.
 func WithRetention(r Retention) Option { return func(o *options) { o.retain = r } }
-
-// SubmitOption sets how a job is submitted.
-type SubmitOption func(*submission)
-
-type submission struct {
-	id       comms.JobID
-	dir      string
-	tenant   string
-	priority int64
-	weight   uint32
-	hold     bool
-	keep     bool
-	labels   []string
-	resume   *comms.Resume
-}
-
-// WithJobID names the job, so that a repeated Submit is the same job.
-func WithJobID(id comms.JobID) SubmitOption { return func(s *submission) { s.id = id } }
-
-// WithDir sets the folder that relative paths of the job refer to; the default
-// is the working folder.
-func WithDir(dir string) SubmitOption { return func(s *submission) { s.dir = dir } }
-
-// WithTenant names the tenant whose jobs share one weight, beside other tenants; the default is the user.
-func WithTenant(tenant string) SubmitOption { return func(s *submission) { s.tenant = tenant } }
-
-// WithPriority orders the job before others of lower priority; the default is 0.
-func WithPriority(p int64) SubmitOption { return func(s *submission) { s.priority = p } }
-
-// WithWeight sets the owner's share; the default is 1.
-func WithWeight(w uint32) SubmitOption { return func(s *submission) { s.weight = w } }
-
-// WithHold submits the job without starting it; see Job.Release.
-func WithHold() SubmitOption { return func(s *submission) { s.hold = true } }
-
-// WithKeep keeps the job, its lineage and its outputs until it is forgotten; see
-// Job.Forget and WithRetention.
-func WithKeep() SubmitOption { return func(s *submission) { s.keep = true } }
-
-// WithResume has the job take over the results of an earlier one, which has ended,
-// where nothing that they rest on has changed and they are still there: see
-// dag.Graph.Retain. again names tasks or families that run in any case, with all
-// that depends on them. the story of the new job (comms.QueryStory) says why tasks ran again.
-func WithResume(earlier comms.JobID, again ...string) SubmitOption {
-	return func(s *submission) { s.resume = &comms.Resume{Job: earlier, Again: again} }
-}
-
-// WithLabel adds a name and value for people.
-func WithLabel(name, value string) SubmitOption {
-	return func(s *submission) { s.labels = append(s.labels, name+"="+value) }
-}
 
 // Version returns the version of this build.
 func Version() string {

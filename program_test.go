@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
@@ -140,7 +141,7 @@ func TestProgramIsSent(t *testing.T) {
 			}
 			at = append(at, path)
 		}
-		if unserved, err = client.Unserved(t.Context(), job); err != nil {
+		if unserved, err = admin.Unserved(t.Context(), client, job); err != nil {
 			t.Error(err)
 		}
 		return at, unserved

@@ -104,7 +104,7 @@ func TestResume(t *testing.T) {
 		{name: "a job without retain", from: plain, ran: everything, why: "fields to last: the earlier job ran without retain: it did not note what its results rest on"},
 		{name: "only outputs were kept", from: poor, ran: "", why: ""},
 		{name: "what is not kept is made again", from: poor, again: []string{"last"}, ran: everything,
-			why: "last: asked for; fields to all: what it made is not kept any more and is needed; sizes[0] to sizes[2]: what it made is not kept any more and is needed"},
+			why: "last: asked for; fields to all: its outputs are not kept any more and are needed; sizes[0] to sizes[2]: its outputs are not kept any more and are needed"},
 	} {
 		from := tt.from
 		if from == nil {

@@ -21,8 +21,8 @@ import (
 // datasets would have one such name, both have names as references write them:
 // map[3,500].png, with %2F for a slash. A regular file is written under a temporary
 // name first, so that one that is there is whole; links are followed, and what is no
-// regular file, such as a pipe, is written into. It holds what Write says. What
-// cannot be copied leaves the others to be copied.
+// regular file, such as a pipe, is written into. It holds what Write says. When a
+// dataset cannot be copied, the others still are.
 func (j *Job) Save(ctx context.Context, dir string) ([]string, error) {
 	located, err := j.Locate(ctx)
 	if err != nil {
@@ -64,13 +64,13 @@ func (j *Job) SaveTo(ctx context.Context, path, name string) ([]string, error) {
 
 // save copies what has a path, in order. It copies the rest when one cannot be copied.
 func (j *Job) save(ctx context.Context, dir string, located []Located, missing []string) (files []string, err error) {
-	places := make([]outputPlace, len(located))
+	places := make([]outfile.Place, len(located))
 	for i, d := range located {
-		places[i] = outputPlace{d.Name, d.Path}
+		places[i] = outfile.Place{Name: d.Name, To: d.Path}
 	}
 	var errs []error
 	from := map[string]string{}
-	for i, path := range outputPaths(dir, places, missing) {
+	for i, path := range outfile.Paths(dir, places, missing) {
 		if path == "" {
 			continue
 		}
@@ -97,9 +97,9 @@ func (j *Job) save(ctx context.Context, dir string, located []Located, missing [
 
 // Write writes a dataset as files have it: its bytes as they lie in the store, but msgpack,
 // which a value that is neither bytes nor text nor an array is, as JSON on one line; value
-// and text are in memory together meanwhile. What JSON cannot say, such as a time after the
-// year 9999, keeps its bytes, and the log of the client (WithLog) has a warning. Fetch has
-// the store's bytes of all.
+// and text are in memory together meanwhile. A value that JSON cannot express, such as a time
+// after the year 9999, keeps its bytes, and the log of the client (WithLog) has a warning.
+// Fetch has the store's bytes of all.
 func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
 	if d.Desc.Codec != value.Msgpack {
 		return j.Fetch(ctx, d, to)
@@ -110,7 +110,7 @@ func (j *Job) Write(ctx context.Context, d Located, to io.Writer) error {
 	}
 	text, err := value.Text(value.Flat{Codec: d.Desc.Codec, Bytes: b.Bytes()})
 	if err != nil {
-		j.client.opts.log.Warn().Err(err).Msgf("%s is written as msgpack, not as JSON", d.Name)
+		j.client.opts.Log.Warn().Err(err).Msgf("%s is written as msgpack, not as JSON", d.Name)
 		text = b.Bytes()
 	}
 	_, err = to.Write(text)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // Of programs that open one state folder at the same time one has the cluster, and
@@ -48,7 +48,7 @@ func TestOwnerIsAwaited(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprintf("ends %t", ends), func(t *testing.T) {
 			dir := t.TempDir()
-			held, err := owner.Lock(filepath.Join(dir, "lock"))
+			held, err := statedir.Lock(filepath.Join(dir, "lock"))
 			if err != nil {
 				t.Fatal(err)
 			}

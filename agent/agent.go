@@ -23,9 +23,9 @@ import (
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/diskspace"
-	"github.com/cascade-run/cascade/internal/hostid"
 	"github.com/cascade-run/cascade/internal/inbox"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/samehost"
+	"github.com/cascade-run/cascade/internal/statedir"
 	"github.com/cascade-run/cascade/shm"
 )
 
@@ -145,7 +145,7 @@ func (a *Agent) open() error {
 	if a.member != nil {
 		a.work.Go(a.keepLinks)
 	}
-	if err := owner.Put(a.cfg.State, slices.Concat(owner.Sockets(a.executors.Addr()), owner.Sockets(a.clients.Addr()), owner.Sockets(a.dataAddress())), a.store.Dir()); err != nil {
+	if err := statedir.Put(a.cfg.State, slices.Concat(statedir.Sockets(a.executors.Addr()), statedir.Sockets(a.clients.Addr()), statedir.Sockets(a.dataAddress())), a.store.Dir()); err != nil {
 		return err
 	}
 	left, err := a.adoptable()
@@ -253,7 +253,7 @@ func (a *Agent) close() error {
 	}
 	if a.state != nil {
 		if a.loop != nil {
-			all = append(all, owner.Remove(a.cfg.State))
+			all = append(all, statedir.Remove(a.cfg.State))
 		}
 		all = append(all, a.state.close())
 	}
@@ -299,11 +299,11 @@ func (a *Agent) openCgroups() {
 // custom is the resources of the configuration, and the one by which tasks are put
 // where their files are.
 func (a *Agent) custom() []comms.Amount {
-	name := hostid.Resource()
+	name := samehost.Resource()
 	if name == "" {
 		return a.cfg.Custom
 	}
-	return append(slices.Clone(a.cfg.Custom), comms.Amount{Name: name, N: hostid.Amount})
+	return append(slices.Clone(a.cfg.Custom), comms.Amount{Name: name, N: samehost.Amount})
 }
 
 // coreConfig is what the core must know.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cascade-run/cascade/agent/internal/testmodule"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/testing/testmodule"
 	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 

@@ -11,23 +11,23 @@ import (
 	"strings"
 
 	"github.com/cascade-run/cascade/agent/process"
-	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/safedir"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // Clean removes what the agent of a state folder had outside it: processes,
 // shared memory, sockets. The agent must be dead, or is ended when force is set;
-// else the error is a *owner.ServedError. Datasets in memory are recomputed when they
+// else the error is a *statedir.ServedError. Datasets in memory are recomputed when they
 // are needed; with all the state itself goes, too. No agent starts meanwhile.
-func Clean(state string, force, all bool) (owner.Cleaned, error) {
-	var c owner.Cleaned
-	lock, ended, err := owner.Take(state, lockName, force)
+func Clean(state string, force, all bool) (statedir.Cleaned, error) {
+	var c statedir.Cleaned
+	lock, ended, err := statedir.Take(state, lockName, force)
 	if err != nil {
 		return c, fmt.Errorf("clean up after an agent: %w", err)
 	}
 	defer lock.Close()
 	c.Owner = ended
-	r, err := owner.Get(state)
+	r, err := statedir.Get(state)
 	if err != nil {
 		return c, fmt.Errorf("clean up after an agent: %w", err)
 	}
@@ -40,14 +40,14 @@ func Clean(state string, force, all bool) (owner.Cleaned, error) {
 	if err := safedir.Remove(filepath.Join(state, "scratch")); err != nil {
 		return c, fmt.Errorf("clean up after an agent: remove scratch folder: %w", err)
 	}
-	if err := owner.Remove(state); err != nil || !all {
+	if err := statedir.Remove(state); err != nil || !all {
 		return c, err
 	}
-	return c, owner.Erase(state, lockName, "agent.json", "executor.last", "logs", "spill", "scratch", "cache", "run")
+	return c, statedir.Erase(state, lockName, "agent.json", "executor.last", "logs", "spill", "scratch", "cache", "run")
 }
 
 // cleanMemory ends who may still write to a folder in shared memory and removes it.
-func cleanMemory(dir string, c *owner.Cleaned) error {
+func cleanMemory(dir string, c *statedir.Cleaned) error {
 	if dir == "" {
 		return nil
 	}

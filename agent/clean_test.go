@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // What an agent has written while it holds its folder stays there, however often
@@ -25,7 +25,7 @@ func TestCleanTakesNothingFromTheLiving(t *testing.T) {
 			default:
 			}
 			_, err := Clean(dir, false, true)
-			var served *owner.ServedError
+			var served *statedir.ServedError
 			if err != nil && !errors.As(err, &served) && !errors.Is(err, fs.ErrNotExist) {
 				done <- err
 				return

@@ -18,8 +18,8 @@ import (
 	"github.com/cascade-run/cascade/agent/devices"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/decoded"
 	"github.com/cascade-run/cascade/internal/diskspace"
+	"github.com/cascade-run/cascade/internal/graphcache"
 )
 
 // Config says how an agent works. Zero fields take the default that is stated.
@@ -37,21 +37,21 @@ type Config struct {
 	Plugins string // folder of external plugins that make environments; default: cascade/plugins in the user's folder of settings
 	Dir     string // working folder of executors of the default environment; default: the process's
 
-	Platform string          // for which binaries run here, such as "linux/arm64"; default: that of this process, others by emulation
-	CPU      int64           // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
-	Memory   int64           // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
-	Store    int64           // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
-	MinFree  uint64          // free bytes below which a controller on the disk of State commits nothing: spilled datasets, logs and environments leave more; default 256 MiB
-	GPUs     int             // devices that tasks may use, the first ones; default: those that are found; more than these are counted too; negative: none
-	GPUMem   int64           // bytes of memory of each of them; default: what their driver says
-	Custom   []comms.Amount  // custom resources
-	Host     devices.Host    // where devices are looked for; default: this host
-	Show     []string        // absolute paths of the host that containers see beside those that they always do, such as libraries of a driver
-	Inproc   *comms.Inproc   // names that can be reached inside this process; default none
-	Graphs   *decoded.Graphs // that other parts of this process decode too; default none
-	Warm     int             // executors to start before the first task; default: one per core; negative: none
-	Drain    time.Duration   // how long Run waits for running tasks when its context has ended; default 0: they are killed
-	Env      []string        // NAME=value for executors, added to the agent's own environment
+	Platform string             // for which binaries run here, such as "linux/arm64"; default: that of this process, others by emulation
+	CPU      int64              // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
+	Memory   int64              // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth
+	Store    int64              // bytes of shared memory for datasets; default: 30 % of memory, bounded by what /dev/shm has free
+	MinFree  uint64             // free bytes below which a controller on the disk of State commits nothing: spilled datasets, logs and environments leave more; default 256 MiB
+	GPUs     int                // devices that tasks may use, the first ones; default: those that are found; more than these are counted too; negative: none
+	GPUMem   int64              // bytes of memory of each of them; default: what their driver says
+	Custom   []comms.Amount     // custom resources
+	Host     devices.Host       // where devices are looked for; default: this host
+	Show     []string           // absolute paths of the host that containers see beside those that they always do, such as libraries of a driver
+	Inproc   *comms.Inproc      // names that can be reached inside this process; default none
+	Graphs   *graphcache.Graphs // that other parts of this process decode too; default none
+	Warm     int                // executors to start before the first task; default: one per core; negative: none
+	Drain    time.Duration      // how long Run waits for running tasks when its context has ended; default 0: they are killed
+	Env      []string           // NAME=value for executors, added to the agent's own environment
 	// Unfused sends each task to an executor by itself, when its inputs are published:
 	// slower, to see what fusion is worth or whether a fault has to do with it.
 	Unfused bool

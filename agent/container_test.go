@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // A task in a container sees the devices that it was given, as one outside does, and what its
@@ -19,7 +19,7 @@ func TestDevicesInContainers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("takes root, or user namespaces")
 	}
-	image, _ := scratchfs.FakePodman(t, scratchfs.Programs(t, "sh", "cat", "ls"), "id")
+	image, _ := smallfs.FakePodman(t, smallfs.Programs(t, "sh", "cat", "ls"), "id")
 	drivers, err := os.MkdirTemp("/var/tmp", "cascade-test-") // containers see all of /tmp
 	if err != nil {
 		t.Fatal(err)

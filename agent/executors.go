@@ -20,6 +20,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/devices"
+	"github.com/cascade-run/cascade/agent/postmortem"
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
@@ -116,14 +117,19 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 	close(ex.dead)
 	a.tokens.take(ex.token)
 	l.lastMessage(ex)
-	end := postMortem(ex, files, control, exit)
+	end := postmortem.Examine(postmortem.Remains{
+		Executor: ex.id, Exit: exit, Control: control, Spoken: ex.spoken.of, Printed: files.words.rest(), Crash: files.crash, Code: files.code,
+	})
 	if ended.why != "" {
 		end.Memory, end.Used, end.Why = ended.memory, ended.used, ended.why
 	}
 	a.in.Push(item{note: func() {
 		delete(l.executors, ex.id)
-		l.lastWords(ex, &end)
-		l.blame(ex, &end)
+		kind, run := ex.recent.find(end.Run)
+		if kind != nil && len(end.Words) > 0 {
+			l.appendLog(kind.Job, taskName(kind, run), end.Words)
+		}
+		end.Blame(kind, run, l.segments)
 		a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", end.Why).Msg("executor ended")
 		l.step(end.ExecutorDead)
 	}})

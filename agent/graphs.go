@@ -13,13 +13,13 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/decoded"
+	"github.com/cascade-run/cascade/internal/graphcache"
 )
 
 // graphs puts together the blobs that an Assign may name instead of carrying its
 // graph, and decodes graphs. It belongs to the goroutine that reads the controller's link.
 type graphs struct {
-	shared *decoded.Graphs // with the controller, when it is in this process
+	shared *graphcache.Graphs // with the controller, when it is in this process
 	parts  map[comms.Hash]*blob
 	order  []comms.Hash                // of parts, oldest first
 	known  map[xxh3.Uint128]knownGraph // small ones that came lately: many jobs have the same

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/transfer"
-	"github.com/cascade-run/cascade/internal/measure"
+	"github.com/cascade-run/cascade/internal/metrics"
 )
 
 // statsAge is how long what the loop said of itself serves: one scrape asks for
@@ -62,12 +62,12 @@ func (a *Agent) ask() said {
 }
 
 // Measures are the agent's metrics; docs/metrics.md lists them.
-func (a *Agent) Measures() []measure.Measure {
+func (a *Agent) Measures() []metrics.Measure {
 	of := func(f func(said) float64) func() float64 {
 		return func() float64 { return f(a.ask()) }
 	}
 	const fetches = "Fetches of datasets from other agents, by outcome; an abandoned fetch counts as failed."
-	return []measure.Measure{
+	return []metrics.Measure{
 		{Name: "cascade_agent_controller_up", Help: "1 while the agent is connected to the controller, else 0.", Read: of(func(s said) float64 {
 			if s.link {
 				return 1

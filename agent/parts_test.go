@@ -12,9 +12,9 @@ import (
 
 	"github.com/zeebo/blake3"
 
-	"github.com/cascade-run/cascade/agent/internal/testmodule"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/testing/testmodule"
 )
 
 // write makes files below a new folder.

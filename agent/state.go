@@ -14,8 +14,8 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/outfile"
-	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/safedir"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // state is the folder of what outlives the agent. One agent at a time holds it.
@@ -68,8 +68,8 @@ func lockState(dir string) (*os.File, error) {
 	if err := safedir.Own(dir); err != nil {
 		return nil, fmt.Errorf("make state folder: %w", err)
 	}
-	lock, err := owner.Lock(filepath.Join(dir, lockName))
-	if errors.Is(err, owner.ErrHeld) {
+	lock, err := statedir.Lock(filepath.Join(dir, lockName))
+	if errors.Is(err, statedir.ErrHeld) {
 		return nil, fmt.Errorf("state folder %s: another agent uses it (each needs one of its own: --state): %w", dir, err)
 	}
 	if err != nil {

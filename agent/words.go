@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cascade-run/cascade/agent/postmortem"
 	"github.com/cascade-run/cascade/comms"
 	exec "github.com/cascade-run/cascade/executor"
 )
@@ -89,8 +90,8 @@ func (s *spoken) note(m *comms.Log) {
 	if m.Run != s.run {
 		s.run, s.text = m.Run, nil
 	}
-	s.text = append(s.text, m.Text[max(0, len(m.Text)-crashTail):]...)
-	s.text = bytes.Clone(s.text[max(0, len(s.text)-crashTail):])
+	s.text = append(s.text, m.Text[max(0, len(m.Text)-postmortem.Tail):]...)
+	s.text = bytes.Clone(s.text[max(0, len(s.text)-postmortem.Tail):])
 }
 
 // of returns the end of what was sent of a run.
@@ -101,11 +102,4 @@ func (s *spoken) of(run comms.RunID) []byte {
 		return nil
 	}
 	return s.text
-}
-
-// lastWords adds to the log of the run in which an executor died what that could not send.
-func (l *loop) lastWords(w *worker, d *death) {
-	if kind, run := w.recent.find(d.Run); kind != nil && len(d.words) > 0 {
-		l.appendLog(kind.Job, taskName(kind, run), d.words)
-	}
 }

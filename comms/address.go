@@ -147,7 +147,7 @@ type unixListener struct {
 func (l *unixListener) Close() error { return errors.Join(l.UnixListener.Close(), l.lock.Close()) }
 
 // listenUnix opens a Unix socket in a folder of mode 0700. A socket file that
-// is left over is replaced only when nobody answers there; the lock file keeps
+// is left over is replaced only when no process answers there; the lock file keeps
 // two starting processes from replacing each other's socket.
 func listenUnix(path string) (net.Listener, error) {
 	if err := safedir.Private(filepath.Dir(path)); err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// What is much alike travels as one entry of its list, a block of columns that
+// Entries that are much alike travel as one entry of their list, a block of columns that
 // stands for them all (docs/protocol/encoding.md, "Blocks"). Blocks are the codec's own:
-// who encodes a list and who decodes it see each entry.
+// callers that encode or decode a list see each entry.
 
 const (
 	blockLeast = 4       // entries from which on a block takes less than they do

@@ -37,7 +37,7 @@ type Coder struct {
 const maxDepth = 16 // nesting of arrays in any message
 
 // Records take more memory than their bytes on the wire, an event of few fields
-// about ten times. What asks for much more is hostile.
+// about ten times. A message that asks for much more is hostile.
 const (
 	memoryPerByte = 24
 	memoryAtLeast = 64 << 10
@@ -62,7 +62,7 @@ func (c *Coder) deeper() bool {
 	return true
 }
 
-// skipRest passes over the elements of the current array that nobody knows.
+// skipRest passes over the elements of the current array that this version does not know.
 func (c *Coder) skipRest() {
 	for ; c.left > 0 && c.in.Err == nil; c.left-- {
 		c.in.Skip(maxDepth)

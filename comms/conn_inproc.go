@@ -30,7 +30,7 @@ func (p *Inproc) listen(name string) (net.Listener, error) {
 	return l, nil
 }
 
-// has says whether somebody listens to name.
+// has says whether a listener has the name.
 func (p *Inproc) has(name string) bool {
 	if p == nil {
 		return false
@@ -45,7 +45,7 @@ func (p *Inproc) dial(name string) (net.Conn, error) {
 	l := p.names[name]
 	p.mu.Unlock()
 	if l == nil {
-		return nil, fmt.Errorf("dial inproc://%s: nobody listens in this process", name)
+		return nil, fmt.Errorf("dial inproc://%s: no listener in this process", name)
 	}
 	near, far := newInprocPair(name)
 	select {
@@ -54,7 +54,7 @@ func (p *Inproc) dial(name string) (net.Conn, error) {
 	}
 	select {
 	case <-l.closed: // perhaps after its queue was emptied
-		return nil, fmt.Errorf("dial inproc://%s: nobody listens in this process", name)
+		return nil, fmt.Errorf("dial inproc://%s: no listener in this process", name)
 	default:
 		return near, nil
 	}

@@ -73,8 +73,8 @@ func newLink(cfg Config, dialed bool, id uint64) *Link {
 func (l *Link) Send(head, body []byte) error { return l.send(head, body, 0, true) }
 
 // Queue is Send for a caller that has more to send or to do at once: the
-// message waits for the next Send or Flush, or until 64 KiB wait. What a
-// handler queues is flushed before the link waits for the peer again.
+// message waits for the next Send or Flush, or until 64 KiB wait. Messages that
+// a handler queues are flushed before the link waits for the peer again.
 func (l *Link) Queue(head, body []byte) error { return l.send(head, body, 0, false) }
 
 // QueueIn is Queue for messages that only the peer of one epoch may get: after

@@ -82,7 +82,7 @@ type Handler interface {
 type Pauser interface {
 	Handler
 	// Pause is called, like the methods of Handler, before each wait for more from
-	// the peer, and perhaps at other times. What it sends on the link leaves before the wait.
+	// the peer, and perhaps at other times. Messages that it sends leave before the wait.
 	Pause(l *Link)
 }
 
@@ -124,10 +124,10 @@ type Config struct {
 	// connection breaks before the body is whole, no Message follows.
 	BodyBuffer func(l *Link, head []byte, size int) []byte
 
-	// Sent, when set, is told of each body that the kernel has taken: nobody reads
-	// its memory any more. It is called in the order of the Sends, from the link's
-	// writing goroutine and never from within Send. Of what is left when the link
-	// ends it is not told. Only links without Replay have it.
+	// Sent, when set, is called for each body that the kernel has taken: its memory is
+	// not read any more. It is called in the order of the Sends, from the link's
+	// writing goroutine and never from within Send, and not for bodies that are left
+	// when the link ends. Only links without Replay have it.
 	Sent func(l *Link, body []byte)
 
 	QueueBytes    int // bound of a link's outbound queue; 0 means 32 MiB

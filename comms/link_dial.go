@@ -89,7 +89,7 @@ func (l *Link) connect(ctx context.Context) (*wire, bool, error) {
 		failures = append(failures, err)
 	}
 	if len(failures) == 0 {
-		return nil, false, fmt.Errorf("link to %s: nobody listens in this process", l.endpoints[0])
+		return nil, false, fmt.Errorf("link to %s: no listener in this process", l.endpoints[0])
 	}
 	return nil, false, errors.Join(failures...)
 }
@@ -222,7 +222,7 @@ func (l *Link) greet(c net.Conn) (*wire, bool, error) {
 		return nil, false, err
 	}
 	if err := l.attach(w, e.Greeting, resumed, e.Ack); err != nil {
-		if errors.Is(err, session.ErrSequence) { // trying again would not mend it
+		if errors.Is(err, session.ErrSequence) { // a retry would fail again
 			err = fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return nil, false, err

@@ -18,7 +18,7 @@ import (
 )
 
 // Listener accepts links on one or more endpoints. Every connection does its
-// handshake in a goroutine of its own, so that a silent one delays nobody.
+// handshake in a goroutine of its own, so that a silent one delays no other.
 type Listener struct {
 	cfg   Config
 	doors []door
@@ -158,7 +158,7 @@ func (ln *Listener) admit(c net.Conn) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if ln.closed {
-		_ = c.Close() // nobody was told of it
+		_ = c.Close() // no handler knows of it
 		return
 	}
 	if ln.pending.Len() >= ln.cfg.MaxHandshakes {
@@ -191,7 +191,7 @@ func (ln *Listener) serve(c net.Conn, e *list.Element) {
 	}
 	if err == nil {
 		if err = ln.welcome(c, l, w, hello, resumed); err != nil {
-			if errors.Is(err, session.ErrSequence) { // trying again would not mend it
+			if errors.Is(err, session.ErrSequence) { // a retry would fail again
 				l.end(fmt.Errorf("%w: %w", ErrClosed, err))
 			}
 			l.release()
@@ -204,7 +204,7 @@ func (ln *Listener) serve(c net.Conn, e *list.Element) {
 	ln.pending.Remove(e) // does nothing when it was dropped
 	ln.mu.Unlock()
 	if err != nil {
-		level := zerolog.DebugLevel // somebody looked, or left early
+		level := zerolog.DebugLevel // a probe of the port, or a peer that left early
 		if errors.Is(err, ErrRefused) {
 			level = zerolog.WarnLevel
 		}
@@ -378,7 +378,7 @@ func (l *Link) own() <-chan struct{} {
 func (l *Link) release() {
 	l.mu.Lock()
 	if l.ended == nil && l.stats.Connections == 0 {
-		l.ended = ErrClosed // its only handshake failed: nobody has heard of it
+		l.ended = ErrClosed // its only handshake failed: no handler knows of it
 	}
 	if l.ended != nil {
 		l.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 // batch that is being written. All output passes through write, PONG and
 // acknowledgements included.
 //
-//	Send, Flush, ack timer, PING ─▶ kick: nobody writes? ─▶ fill ─▶ write without waiting
+//	Send, Flush, ack timer, PING ─▶ kick: no writer yet? ─▶ fill ─▶ write without waiting
 //	                                                          ▲          │ kernel full
 //	                                                          └── writer goroutine waits and goes on
 type wire struct {
@@ -48,7 +48,7 @@ type wire struct {
 	wantAck                                     bool
 
 	// Guarded by Link.mu.
-	writing  bool // somebody owns arena, vec and the stream's output
+	writing  bool // a goroutine owns arena, vec and the stream's output
 	ackDue   bool
 	pingDue  bool
 	farewell bool // a Close envelope follows the last message
@@ -65,7 +65,7 @@ type wire struct {
 	arena []byte
 	batch [][]byte // all segments of the batch
 	vec   [][]byte // those that are not written yet
-	sent  [][]byte // bodies of the batch, when somebody waits for them
+	sent  [][]byte // bodies of the batch, when Config.Sent is set
 
 	writeErr atomic.Pointer[error]
 	failure  sync.Once
@@ -149,9 +149,9 @@ func (w *wire) fail(err error) {
 	})
 }
 
-// unwritable stops the output for good: whoever calls it never gives up
-// writing. What the peer sent before it left, its farewell perhaps, can still
-// be read, so the reader ends the connection, within a bound.
+// unwritable stops the output permanently: its caller stays the writer. Messages
+// that the peer sent before it left, perhaps its farewell, can still be read, so
+// the reader ends the connection, within a bound.
 func (w *wire) unwritable(err error) {
 	w.writeErr.Store(&err)
 	w.l.mu.Lock()
@@ -181,7 +181,7 @@ func (w *wire) finish() {
 	w.writers.Wait()
 }
 
-// kickAndUnlock writes what is due unless somebody does already. It is called
+// kickAndUnlock writes what is due unless a goroutine does already. It is called
 // with l.mu held and releases it.
 func (l *Link) kickAndUnlock() {
 	w := l.wire

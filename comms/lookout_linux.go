@@ -13,8 +13,8 @@ import (
 // runtime's monitor thread. The monitor sleeps while nothing runs, and the first
 // system call after that wakes it: 5 us before each message that a sleeping process
 // gets, and five naps of 20 us of the monitor after it, a third of the cpu time of an
-// executor with short tasks. It is needed where a goroutine works for long: nobody
-// else takes its turn away. So calls that never wait are made without the runtime's
+// executor with short tasks. It is needed where a goroutine works for long: only the
+// monitor preempts it. So calls that never wait are made without the runtime's
 // knowledge, as long as a timer is set: the monitor sleeps no longer than to the next
 // timer, and whoever sets it first wakes the monitor.
 //

@@ -12,8 +12,8 @@ import (
 // ErrDenied says that a peer's role does not permit what it asks for.
 var ErrDenied = errors.New("not permitted")
 
-// Who may send what to a controller or agent. Nothing else is heard from a client
-// or an agent; the routes of the messages, in messages.go, say to whom.
+// The roles that may send messages to a controller or agent. Other messages of a client
+// are refused; the routes of the messages, in messages.go, name the receivers.
 var (
 	observers  = []pki.Role{pki.RoleObserve, pki.RoleSubmit, pki.RoleAdmin}
 	submitters = []pki.Role{pki.RoleSubmit, pki.RoleAdmin}
@@ -39,8 +39,8 @@ func askers(m Message) []pki.Role {
 }
 
 // Permit says whether a client may send m: its certificate names one of the roles
-// that may. Of Control a submitter may steer its own jobs only; that the receiver
-// checks. The error matches ErrDenied and says what to mend.
+// that may. With Control a submitter may steer its own jobs only; the receiver checks
+// that. The error matches ErrDenied and says what to do.
 func Permit(client Identity, m Message) error {
 	want := askers(m)
 	if slices.Contains(want, client.Grant) {

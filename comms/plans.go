@@ -8,7 +8,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// What a plan says of each task travels as columns (docs/protocol/encoding.md, "Columns"):
+// A plan's entries for tasks travel as columns (docs/protocol/encoding.md, "Columns"):
 // tasks of a group have one rank, and paths go through groups in even steps.
 
 // maxPlanned is the most tasks that a plan in a message is of: its columns may be

@@ -12,9 +12,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Relay is a Unix socket for programs of this user that speak plain ZeroMQ. What
-// they say goes on over a connection of its own to a peer in a cluster, by TLS: the
-// bytes of ZMTP are the same inside.
+// Relay is a Unix socket for programs of this user that speak plain ZeroMQ. It forwards
+// each connection over one of its own to a peer in a cluster, by TLS: the bytes of ZMTP
+// are the same inside.
 //
 //	program ── ipc, our uid ──▶ Relay ── TLS, our certificate ──▶ controller or agent
 type Relay struct {

@@ -152,7 +152,7 @@ type MemberRow struct {
 	Expires string `json:"expires" msgpack:"expires"`
 }
 
-// TokenRow is a row of QueryTokens: one token that is good for somebody.
+// TokenRow is a row of QueryTokens: one valid token.
 type TokenRow struct {
 	ID      string `json:"id" msgpack:"id"`
 	Role    string `json:"role" msgpack:"role"`

@@ -16,14 +16,14 @@ import (
 // Security says how TCP links prove who is at their ends.
 type Security struct {
 	Member  *pki.Member // who we are
-	Revoked pki.Revoked // asked in every handshake; nil: nobody is
+	Revoked pki.Revoked // asked in every handshake; nil: no certificate is revoked
 	Expect  []pki.Role  // whom the dialing side accepts
 	// Join answers a connection, its handshake done, of one who wants to become a
 	// member; it closes it. Nil refuses them. It runs in a goroutine of its own.
 	Join func(net.Conn)
 }
 
-// ErrNotProven says that a peer claims to be somebody whom its certificate does not name.
+// ErrNotProven says that a peer claims an identity that its certificate does not name.
 var ErrNotProven = errors.New("the certificate does not prove it")
 
 // dial opens a TLS connection and does its handshake.
@@ -33,7 +33,7 @@ func (s *Security) dial(ctx context.Context, target string) (net.Conn, error) {
 }
 
 // distrust makes a refusal of an error that says that one side does not believe
-// the other's certificate: trying again does not mend that.
+// the other's certificate: a retry would fail again.
 func distrust(err error) error {
 	if err = pki.Refusal(err); errors.Is(err, pki.ErrStranger) || errors.Is(err, pki.ErrNotAccepted) {
 		return fmt.Errorf("%w: %w", ErrRefused, err)

@@ -25,7 +25,7 @@ type Step struct {
 	Attempt uint32        // for the names of its outputs
 	Reads   uint32        // one above the output of the run before it that is its only input; 0: it has no input
 	Keeps   uint64        // bit o: output o is wanted by the run behind as a live value
-	Only    uint64        // bit o: and by nobody else, it need not be published
+	Only    uint64        // bit o: and by no other task, it need not be published
 	Name    string        // as Run.Name
 	With    []byte        // as Run.With
 }

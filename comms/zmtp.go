@@ -133,8 +133,8 @@ func (r *frameReader) view(n int) ([]byte, error) {
 	return p, err
 }
 
-// bytes reads n bytes into a new buffer. What a frame claims is not what it
-// holds: the buffer grows with what arrives.
+// bytes reads n bytes into a new buffer. A frame may claim more bytes than it
+// holds: the buffer grows with those that arrive.
 func (r *frameReader) bytes(n int) ([]byte, error) {
 	b := make([]byte, min(n, growStep))
 	for filled := 0; ; {

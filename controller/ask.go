@@ -381,7 +381,7 @@ func (c *Controller) firstPlan(g *dag.Graph, cl planner.Cluster) (*planner.Plan,
 			return nil, err
 		}
 		for i := range agents {
-			cl.Hosts = append(cl.Hosts, agents[i].Host())
+			cl.Hosts = append(cl.Hosts, core.HostOf(&agents[i]))
 		}
 	}
 	return planner.Make(g, c.snapshot(g), cl)

@@ -11,7 +11,8 @@ import (
 	"github.com/cascade-run/cascade/internal/screen"
 )
 
-// audit is a file with one line of JSON for everything that somebody had done.
+// audit is the audit log: a line of JSON for each request that changes something, with
+// its outcome, and for the end of each job.
 type audit struct {
 	file *os.File
 	log  zerolog.Logger

@@ -179,8 +179,8 @@ func (b *blobs) readPiece(m *comms.BlobReq) (_ []byte, total uint64, err error) 
 // inlineGraph is the size up to which clients send a graph in the submit itself.
 const inlineGraph = 1 << 20
 
-// remove deletes a blob that is not needed any more. Who needs it again is told
-// that it is missing, and sends it.
+// remove deletes a blob that is not needed any more. A client that needs it again
+// learns that it is missing, and sends it.
 func (b *blobs) remove(h comms.Hash) {
 	if valid(h) {
 		_ = os.Remove(b.path(h)) // one that stays goes with expire
@@ -200,12 +200,12 @@ func (b *blobs) expire(before time.Time, needed func(comms.Hash) (bool, error)) 
 			continue // on its way, gone, or waits for its submit
 		}
 		if keep, err := needed(h); err != nil {
-			return fmt.Errorf("who needs package %s: %w", h, err)
+			return fmt.Errorf("find whether package %s is needed: %w", h, err)
 		} else if keep {
 			continue
 		}
 		b.mu.Lock()
-		if b.older(h, before) { // nobody has asked for it meanwhile
+		if b.older(h, before) { // no submit has asked for it meanwhile
 			err = os.Remove(b.path(h))
 		}
 		b.mu.Unlock()
@@ -222,7 +222,7 @@ func (b *blobs) older(h comms.Hash, than time.Time) bool {
 }
 
 // add takes the next piece of a blob from a link. An error means that the peer is
-// broken. What only befell this blob, such as a full disk, is told with the next Have.
+// broken. An error of this blob only, such as a full disk, is told with the next Have.
 func (b *blobs) add(link core.LinkID, m *comms.Blob, body []byte) error {
 	if !valid(m.Hash) {
 		return fmt.Errorf("blob %s of %d bytes: want a BLAKE3 or SHA-256 hash", m.Hash, m.Total)

@@ -7,29 +7,29 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // Clean removes the sockets of the controller of a state folder. It must be dead,
-// or is ended when force is set; else the error is a *owner.ServedError. With all
+// or is ended when force is set; else the error is a *statedir.ServedError. With all
 // the store goes, too. No controller starts meanwhile.
-func Clean(state string, force, all bool) (owner.Cleaned, error) {
-	var c owner.Cleaned
+func Clean(state string, force, all bool) (statedir.Cleaned, error) {
+	var c statedir.Cleaned
 	lockName := filepath.Join(storeFolder, "lock")
-	lock, ended, err := owner.Take(state, lockName, force)
+	lock, ended, err := statedir.Take(state, lockName, force)
 	if err != nil {
 		return c, fmt.Errorf("clean up after a controller: %w", err)
 	}
 	defer lock.Close()
 	c.Owner = ended
-	r, err := owner.Get(state)
+	r, err := statedir.Get(state)
 	if err == nil {
 		c.Sockets, err = r.RemoveSockets()
 	}
 	if err != nil {
 		return c, fmt.Errorf("clean up after a controller: %w", err)
 	}
-	if err := owner.Remove(state); err != nil || !all {
+	if err := statedir.Remove(state); err != nil || !all {
 		return c, err
 	}
 	names := []string{"incarnation", "packages"}
@@ -42,5 +42,5 @@ func Clean(state string, force, all bool) (owner.Cleaned, error) {
 			names = append(names, name)
 		}
 	}
-	return c, owner.Erase(state, lockName, names...)
+	return c, statedir.Erase(state, lockName, names...)
 }

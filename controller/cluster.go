@@ -78,7 +78,7 @@ func (c *Controller) join(conn net.Conn) {
 	line := c.audit.log.Log().Str("what", "join").Str("who", id.Name).Str("role", string(id.Role)).Str("from", from)
 	if err != nil {
 		c.counts.notJoined.Add(1)
-		c.log.Warn().Err(err).Str("from", from).Msg("nobody joined")
+		c.log.Warn().Err(err).Str("from", from).Msg("refused a request to join the cluster")
 		line.Str("outcome", "refused: "+err.Error()).Send()
 		return
 	}
@@ -192,7 +192,7 @@ func (c *Controller) member(id core.LinkID, l *comms.Link, m comms.Message) {
 	})
 }
 
-// defaultInvite is how long a token is good when nobody says it.
+// defaultInvite is how long a token is good by default.
 const defaultInvite = time.Hour
 
 func (c *Controller) memberAnswer(p comms.Identity, serial string, m comms.Message) (comms.Message, error) {
@@ -357,6 +357,6 @@ func found(f Founding) (t pki.Token, expires time.Time, err error) {
 	if t, expires, err = m.Invite(pki.RoleAgent, "", f.Uses, f.Life); err != nil {
 		return t, expires, err
 	}
-	// The authority comes last: who is interrupted before it begins anew.
+	// The authority comes last: an interrupted call can be repeated.
 	return t, expires, a.Save(authorityFolder(f.State))
 }

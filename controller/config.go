@@ -13,7 +13,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
-	"github.com/cascade-run/cascade/internal/decoded"
+	"github.com/cascade-run/cascade/internal/graphcache"
 )
 
 // Config says how a controller works. Zero fields take the default that is stated.
@@ -37,11 +37,11 @@ type Config struct {
 	Unclaimed time.Duration
 	Grace     time.Duration // how long a lost agent's jobs wait for it when another agent could take them; default 30s
 
-	Inproc          *comms.Inproc   // names that can be reached inside this process; default none
-	Graphs          *decoded.Graphs // that other parts of this process decode too; default none
-	CertificateLife time.Duration   // of agents and clients; default 7 and 30 days
-	Audit           string          // file to which who asked for what is appended; default none
-	LateHook        []string        // program and arguments to run, or an http address to post to, when a job is predicted to miss a deadline: see hook.go; default none
+	Inproc          *comms.Inproc      // names that can be reached inside this process; default none
+	Graphs          *graphcache.Graphs // that other parts of this process decode too; default none
+	CertificateLife time.Duration      // of agents and clients; default 7 and 30 days
+	Audit           string             // file to which who asked for what is appended; default none
+	LateHook        []string           // program and arguments to run, or an http address to post to, when a job is predicted to miss a deadline: see hook.go; default none
 
 	InsecureTestNetwork bool          // permit plain TCP, for tests and benchmarks
 	Silence             time.Duration // after which the link of an agent or client counts as broken; default comms.DefaultSilence

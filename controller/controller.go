@@ -16,7 +16,7 @@ import (
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/inbox"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 	"github.com/cascade-run/cascade/profiles"
 )
 
@@ -64,7 +64,7 @@ type Controller struct {
 	next   core.LinkID
 	dirty  int // runs recorded since the profiles were stored
 	flows  int // flows recorded since the links were stored
-	// What the tasks of jobs that go on cost, by graph, until it is recorded.
+	// The measured costs of tasks of running jobs, by graph, until they are recorded.
 	samples map[*dag.Graph]*costs
 	ends    []comms.End // scratch
 	// The graph of which tasks were recorded last, and the versions of their code.
@@ -136,7 +136,7 @@ func (c *Controller) start() (err error) {
 	if c.links, err = comms.Listen(c.cfg.Address, c.cfg.links(c, c.incarnation, c.security())); err != nil {
 		return err
 	}
-	return owner.Put(c.cfg.State, owner.Sockets(c.links.Addr()), "")
+	return statedir.Put(c.cfg.State, statedir.Sockets(c.links.Addr()), "")
 }
 
 // MinFree returns the free bytes of the state folder's disk below which nothing is stored.
@@ -199,8 +199,8 @@ func (c *Controller) turn() {
 	}
 }
 
-// help handles what waits in the inbox unless somebody does already. Who has read
-// a link, or ended slow work, calls it instead of waking Run's goroutine.
+// help handles what waits in the inbox unless another goroutine does already. One that
+// has read a link, or ended slow work, calls it instead of waking Run's goroutine.
 func (c *Controller) help() {
 	for c.inbox.Waiting() && c.turns.TryLock() {
 		c.turn()
@@ -299,7 +299,7 @@ func (c *Controller) upkeep() {
 	})
 }
 
-// upkeepEvery is how often the store gives back what was deleted.
+// upkeepEvery is how often the store returns the disk space of deleted records.
 const upkeepEvery = 10 * time.Second
 
 // needed tells whether a job that is stored needs a package.
@@ -320,7 +320,7 @@ func (c *Controller) Close() error {
 		err := c.links.Close()
 		c.work.Wait()
 		c.saveAll()
-		c.closer = errors.Join(err, owner.Remove(c.cfg.State), c.store.Close(), c.audit.close())
+		c.closer = errors.Join(err, statedir.Remove(c.cfg.State), c.store.Close(), c.audit.close())
 	})
 	return c.closer
 }

@@ -7,7 +7,7 @@
 //
 // Invariants:
 //   - One goroutine at a time touches the core, with turns held: Run's, or one that
-//     has read a link or ended slow work and found nobody else at work, which saves
+//     has read a link or ended slow work and found no other at work, which saves
 //     waking Run's. Nothing that it calls blocks. Slow work runs beside it and comes
 //     back as an event.
 //   - A message that does not fit into a link's queue is kept here until the link

@@ -44,7 +44,7 @@ type build struct {
 }
 
 // environments makes a row for each agent that a job's environment was asked of, in the
-// order in which they began, and one without an agent of an environment that nobody has.
+// order in which they began, and one without an agent of an environment that no agent has.
 // A build ends with its job, and when the job is taken from its agent.
 func environments(job *core.JobRecord, g *dag.Graph, batches iter.Seq2[core.Batch, error]) ([]comms.EnvironmentRow, error) {
 	builds := make([][]*build, len(g.Environments))

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/hostid"
+	"github.com/cascade-run/cascade/internal/samehost"
 )
 
 // errGone says that an agent's process has ended: its connection was closed, and where it was
@@ -100,7 +100,7 @@ func (c *Controller) toLook(l *comms.Link, d *doorway) []comms.Endpoint {
 // the agent is near, in the same root folder and network: the path of a socket means the same
 // only to processes that see the same files.
 func doorsOf(m *comms.Register) (doors []comms.Endpoint, near bool) {
-	here := hostid.Resource()
+	here := samehost.Resource()
 	near = here != "" && slices.ContainsFunc(m.Total.Custom, func(a comms.Amount) bool { return a.Name == here })
 	for _, address := range m.Addresses {
 		endpoints, err := comms.ParseAddress(address)

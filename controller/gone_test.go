@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/hostid"
+	"github.com/cascade-run/cascade/internal/samehost"
 )
 
 // listen opens a socket at a free place.
@@ -55,7 +55,7 @@ func TestProcessesThatHaveEnded(t *testing.T) {
 	old := listen(t, "unix", filepath.Join(dir, "stale.sock"))
 	old.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = old.Close()
-	here, elsewhere := []comms.Amount{{Name: hostid.Resource(), N: 1}}, []comms.Amount{{Name: "host-x", N: 1}}
+	here, elsewhere := []comms.Amount{{Name: samehost.Resource(), N: 1}}, []comms.Amount{{Name: "host-x", N: 1}}
 	type ended struct {
 		name      string
 		addresses []string

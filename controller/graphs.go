@@ -28,7 +28,7 @@ type knownGraph struct {
 	plan    *planner.Plan
 	cluster planner.Cluster
 	planned time.Time
-	asked   time.Time // when somebody was sent to plan it anew
+	asked   time.Time // when a new plan of it was begun
 
 	packages     []comms.Hash // that it needs: whether they are here is looked at with every submit
 	environments []uint64     // its own, as the planner knows them

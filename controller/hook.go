@@ -56,7 +56,7 @@ func (c *Controller) runHooks() {
 		}
 		select {
 		case <-c.quit:
-			return // nobody else becomes the worker any more
+			return // no other goroutine becomes the worker any more
 		default:
 		}
 		c.hooks.leave()

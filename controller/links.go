@@ -219,7 +219,7 @@ func (c *Controller) send(s core.Send) {
 }
 
 // queue puts a message into the link's own queue, at the latest with the next
-// flush, and tells whether it fitted. What is alike goes together.
+// flush, and tells whether it fitted. Messages of one kind go together.
 func (c *Controller) queue(p *peer, s core.Send) bool {
 	if p.many && len(s.Body) == 0 {
 		if p.bunch.Add(s.Msg) {

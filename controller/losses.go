@@ -123,28 +123,72 @@ func (c *Controller) lossesNow(job comms.JobID) (lossesNow, error) {
 	return now, err
 }
 
-// lossText says what becomes of the tasks of a job that a lost agent has.
-func lossText(l *core.Loss) string {
-	grace := units.HumanDuration(time.Duration(l.Grace))
-	if d := time.Duration(l.Grace); d < 2*time.Minute {
-		grace = fmt.Sprintf("%g s", d.Seconds())
+// restarted notes that the tasks of lost agents restart or move by a decision, and how many
+// other tasks restart with those of one agent. c.turns is held. The losses are read from the
+// store: the decision was made behind a barrier after they were last changed.
+func (c *Controller) restarted(job comms.JobID, b *core.Batch) {
+	all, err := c.store.Losses(job)
+	if err != nil {
+		c.mustStore(err)
+		return
+	}
+	for _, l := range all {
+		if !slices.Contains(b.Lost, l.Agent) || l.Back != 0 || l.Restart != 0 {
+			continue
+		}
+		if l.Restart = b.At; len(b.Lost) == 1 {
+			l.Others = othersOf(&l, b)
+		}
+		c.store.PutLoss(job, l, c.mustStore)
+	}
+}
+
+// othersOf counts the tasks that restart by a decision and that the lost agent did not have:
+// they had ended, and their outputs were lost with it, or are of a gang with its tasks.
+func othersOf(l *core.Loss, b *core.Batch) uint64 {
+	own := slices.Concat(l.Runs, l.Waiting)
+	for _, a := range b.Unbegun {
+		own = append(own, a.Run...)
+	}
+	return count(without(b.Reset, own)) + count(without(b.Moved, append(own, b.Reset...)))
+}
+
+// lossText says what becomes, or became, of the tasks of a job that a lost agent had. ended is
+// when the job ended; 0: it has not.
+func lossText(l *core.Loss, ended int64) string {
+	its := func(n uint64) string {
+		if n == 1 {
+			return "its task"
+		}
+		return fmt.Sprintf("its %d tasks", n)
 	}
 	runs, waiting := count(l.Runs), count(l.Waiting)
-	var text string
+	restart, move, have := "restart", "move", "have"
 	switch {
-	case runs == 1:
-		text = "its task restarts"
-	case runs > 1:
-		text = fmt.Sprintf("its %d tasks restart", runs)
-	case waiting == 1:
-		text = "its task, which has not begun, moves"
-	default:
-		text = fmt.Sprintf("its %d tasks, which have not begun, move", waiting)
+	case l.Restart != 0 || ended != 0 && l.Back == 0 && ended-l.At >= l.Grace:
+		restart, move, have = "restarted", "moved", "had"
+	case l.Back != 0 || ended != 0:
+		return its(runs+waiting) + " waited for it"
+	case cmp.Or(runs, waiting) == 1:
+		restart, move, have = "restarts", "moves", "has"
 	}
-	if l.Grace == 0 {
-		return text + " at once"
+	text := its(runs) + " " + restart
+	if runs == 0 {
+		text = fmt.Sprintf("%s, which %s not begun, %s", its(waiting), have, move)
 	}
-	return text + " after a grace of " + grace
+	grace := "at once"
+	if d := time.Duration(l.Grace); d >= 2*time.Minute {
+		grace = "after a grace of " + units.HumanDuration(d)
+	} else if d > 0 {
+		grace = fmt.Sprintf("after a grace of %g s", d.Seconds())
+	}
+	switch text += " " + grace; l.Others {
+	case 0:
+		return text
+	case 1:
+		return text + ", and 1 other task restarted"
+	}
+	return fmt.Sprintf("%s, and %d other tasks restarted", text, l.Others)
 }
 
 func count(ranges []comms.Range) (n uint64) {
@@ -154,9 +198,18 @@ func count(ranges []comms.Range) (n uint64) {
 	return n
 }
 
+// lossesOf reads the losses of a job, and when it ended if it has.
+func (c *Controller) lossesOf(job comms.JobID) (all []core.Loss, ended int64, err error) {
+	if all, err = c.store.Losses(job); err != nil || len(all) == 0 {
+		return nil, 0, err
+	}
+	row, err := c.store.Job(job)
+	return all, row.Ended, err
+}
+
 // lossRows lists when agents were lost that had tasks of a job.
 func (c *Controller) lossRows(p *pager, job comms.JobID, now lossesNow) error {
-	losses, err := c.store.Losses(job)
+	losses, ended, err := c.lossesOf(job)
 	last := map[string]int64{} // the agent's last loss: it is that for which is waited
 	for i := range losses {
 		last[losses[i].Agent] = losses[i].At
@@ -164,7 +217,7 @@ func (c *Controller) lossRows(p *pager, job comms.JobID, now lossesNow) error {
 	for i := range losses {
 		l := &losses[i]
 		if !p.add(func() any {
-			return &comms.LossRow{Awaited: now.awaited[l.Agent] && last[l.Agent] == l.At, Open: now.open[lossOfJob{l.Agent, l.At}], At: stamp(l.At), Agent: l.Agent, Cause: l.Cause.String(), Why: l.Text(), Then: lossText(l), Running: count(l.Runs), Waiting: count(l.Waiting),
+			return &comms.LossRow{Awaited: now.awaited[l.Agent] && last[l.Agent] == l.At, Open: now.open[lossOfJob{l.Agent, l.At}], At: stamp(l.At), Agent: l.Agent, Cause: l.Cause.String(), Why: l.Text(), Then: lossText(l, ended), Running: count(l.Runs), Waiting: count(l.Waiting),
 				Grace: seconds(l.Grace), Back: stamp(l.Back)}
 		}) {
 			break
@@ -176,7 +229,7 @@ func (c *Controller) lossRows(p *pager, job comms.JobID, now lossesNow) error {
 // lossStory is the rows of a job's story about lost agents, by time, of the tasks of a
 // choice or of all.
 func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice, all bool) (rows []lossOfStory, err error) {
-	losses, err := c.store.Losses(job)
+	losses, ended, err := c.lossesOf(job)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +243,7 @@ func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice,
 		if one, ok := tasks.One(); !all && ok {
 			task = g.TaskName(one)
 		}
-		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Text(), Agent: l.Agent, Detail: lossText(l)}})
+		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Text(), Agent: l.Agent, Detail: lossText(l, ended)}})
 		if l.Back != 0 {
 			rows = append(rows, lossOfStory{l.Back, &comms.StoryRow{At: stamp(l.Back), Task: task, What: "agent back", Agent: l.Agent, Detail: "its tasks go on"}})
 		}

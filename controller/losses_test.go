@@ -51,7 +51,8 @@ func TestLostAgent(t *testing.T) {
 	again.close()
 	all := until("awaited", func(all []comms.LossRow) bool { return len(all) == 2 && all[1].Awaited })
 	for i, l := range all {
-		if l.Agent != "node2" || l.Why != "connection closed" || l.Running != 2 || l.Waiting != 2 || l.Grace != 30 || l.Then != "its 2 tasks restart after a grace of 30 s" {
+		then := []string{"its 4 tasks waited for it", "its 2 tasks restart after a grace of 30 s"}[i]
+		if l.Agent != "node2" || l.Why != "connection closed" || l.Running != 2 || l.Waiting != 2 || l.Grace != 30 || l.Then != then {
 			t.Errorf("loss %d: %+v", i, l)
 		}
 	}
@@ -80,7 +81,7 @@ func TestLostAgent(t *testing.T) {
 	next := dialAgent(t, net, &fakeAgent{name: "node2", inc: 2, hold: true}) // another process
 	t.Cleanup(next.close)
 	until("given up", func(all []comms.LossRow) bool {
-		return len(all) == 2 && !all[1].Awaited && all[1].Open && !all[0].Open && all[1].Back == "" && all[1].Then == "its 2 tasks restart at once"
+		return len(all) == 2 && !all[1].Awaited && all[1].Open && !all[0].Open && all[1].Back == "" && all[1].Then == "its 2 tasks restarted at once"
 	})
 	expect[*comms.Assign](next.peerEnd, "assign", nil)
 	var starts []string
@@ -145,16 +146,23 @@ func TestLossOfACancelledJob(t *testing.T) {
 func TestLossText(t *testing.T) {
 	one, some := []comms.Range{{First: 3, Last: 3}}, []comms.Range{{First: 0, Last: 5}, {First: 8, Last: 8}}
 	for _, tt := range []struct {
-		loss core.Loss
-		want string
+		loss  core.Loss
+		ended int64
+		want  string
 	}{
-		{core.Loss{Runs: some, Waiting: some, Grace: 30e9}, "its 7 tasks restart after a grace of 30 s"},
-		{core.Loss{Runs: one, Grace: 500e6}, "its task restarts after a grace of 0.5 s"},
-		{core.Loss{Runs: some}, "its 7 tasks restart at once"},
-		{core.Loss{Waiting: one, Grace: 30e9}, "its task, which has not begun, moves after a grace of 30 s"},
-		{core.Loss{Waiting: some, Grace: 600e9}, "its 7 tasks, which have not begun, move after a grace of 10 minutes"},
+		{core.Loss{Runs: some, Waiting: some, Grace: 30e9}, 0, "its 7 tasks restart after a grace of 30 s"},
+		{core.Loss{Runs: one, Grace: 500e6}, 0, "its task restarts after a grace of 0.5 s"},
+		{core.Loss{Runs: some}, 0, "its 7 tasks restart at once"},
+		{core.Loss{Waiting: one, Grace: 30e9}, 0, "its task, which has not begun, moves after a grace of 30 s"},
+		{core.Loss{Waiting: some, Grace: 600e9}, 0, "its 7 tasks, which have not begun, move after a grace of 10 minutes"},
+		{core.Loss{Runs: some, Grace: 30e9, Restart: 31e9}, 0, "its 7 tasks restarted after a grace of 30 s"},
+		{core.Loss{Runs: some, Grace: 30e9, Restart: 31e9, Others: 3}, 0, "its 7 tasks restarted after a grace of 30 s, and 3 other tasks restarted"},
+		{core.Loss{Waiting: one, Restart: 1, Others: 1}, 0, "its task, which had not begun, moved at once, and 1 other task restarted"},
+		{core.Loss{Runs: one, Waiting: one, Grace: 30e9, Back: 5e9}, 60e9, "its 2 tasks waited for it"},
+		{core.Loss{Runs: one, Grace: 30e9}, 29e9, "its task waited for it"},
+		{core.Loss{Runs: one, Grace: 30e9}, 30e9, "its task restarted after a grace of 30 s"},
 	} {
-		if got := lossText(&tt.loss); got != tt.want {
+		if got := lossText(&tt.loss, tt.ended); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.loss, got, tt.want)
 		}
 	}

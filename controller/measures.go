@@ -6,7 +6,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
-	"github.com/cascade-run/cascade/internal/measure"
+	"github.com/cascade-run/cascade/internal/metrics"
 )
 
 // counts are what a controller counts of its own work, for its metrics.
@@ -44,12 +44,12 @@ func (n *counts) ended(p comms.JobPhase) {
 func counter(n *atomic.Uint64) func() float64 { return func() float64 { return float64(n.Load()) } }
 
 // Measures are the controller's metrics; docs/metrics.md lists them.
-func (c *Controller) Measures() []measure.Measure {
+func (c *Controller) Measures() []metrics.Measure {
 	n := &c.counts
 	const links, jobs, attempts, restarts, messages, joins = "Links to peers that are connected or may reconnect, by the role of the peer.",
 		"Jobs whose acceptance or end is durable, by event.", "Task attempts whose end is durable, by outcome.", "Tasks restarted, by reason.",
 		"Messages received, by the role of the sender.", "Requests to join the cluster, by outcome."
-	all := []measure.Measure{
+	all := []metrics.Measure{
 		{Name: "cascade_controller_links", Help: links, Label: [2]string{"role", "agent"}, Read: func() float64 { return c.linksOf("agent") }},
 		{Name: "cascade_controller_links", Help: links, Label: [2]string{"role", "client"}, Read: func() float64 { return c.linksOf("client") }},
 		{Name: "cascade_controller_jobs_total", Help: jobs, Label: [2]string{"event", "accepted"}, Read: counter(&n.submitted)},
@@ -80,7 +80,7 @@ func (c *Controller) Measures() []measure.Measure {
 		}},
 	}
 	for r := range core.RestartReasons {
-		all = append(all, measure.Measure{Name: "cascade_controller_tasks_restarted_total", Help: restarts,
+		all = append(all, metrics.Measure{Name: "cascade_controller_tasks_restarted_total", Help: restarts,
 			Label: [2]string{"reason", core.RestartReason(r).String()}, Read: counter(&n.restarted[r])})
 	}
 	return all

@@ -55,6 +55,9 @@ func (c *Controller) perform(a core.Action) {
 			done.moved, done.restarted, done.reason = tasksOf(a.Commit.Batch.Moved), tasksOf(a.Commit.Batch.Reset), a.Reason
 		}
 		c.sizes[a.Token] = c.store.Commit(a.Commit, done.committed)
+		if b := a.Commit.Batch; b != nil && len(b.Lost) > 0 {
+			c.restarted(a.Commit.Job, b)
+		}
 	case core.Measured:
 		c.measured(a)
 	case core.GaveUp:
@@ -218,10 +221,10 @@ func (c *Controller) record(id comms.JobID, g *dag.Graph, events []comms.Event, 
 	c.ends = ends
 	departed = !final && of.drift != nil && of.drift.departed(g)
 	if final {
-		of.drift = nil // the next job with the graph begins anew
+		of.drift = nil // the next job with the graph has its own
 	}
-	// What ended jobs cost is folded in when somebody asks, or there is much of it:
-	// of many jobs with one graph it is so once for all.
+	// The costs of ended jobs are folded in when a client asks for profiles, or there are
+	// many of them: for many jobs with one graph that is done once.
 	if of.ended = of.ended || final; len(of.samples) < maxSamples {
 		return departed
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // profileRows lists what tasks cost, sorted; filter is a name of a job, a task or a
-// function, "" for all. What is known of a job's series is listed with it.
+// function, "" for all. The profiles of a job's series are listed with it.
 func (c *Controller) profileRows(p *pager, filter string) error {
 	type known struct {
 		sig profiles.Signature

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -227,17 +228,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		if !reasonRows(p, q, g, &b, tasks) || !differRows(p, q, g, &b, tasks) {
 			return nil
 		}
-		for _, r := range append(slices.Clone(b.Reset), b.Moved...) {
-			if q.Filter != "" && !tasks.Meets(r) {
-				continue
-			}
-			if !p.add(func() any {
-				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "starts over", Cause: b.Cause(), Lost: b.Lost}
-			}) {
-				return nil
-			}
-		}
-		if !cancelledRows(p, q, g, &b, tasks) {
+		if !restartRows(p, q, g, &b, tasks) || !cancelledRows(p, q, g, &b, tasks) {
 			return nil
 		}
 		room := true
@@ -259,6 +250,60 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	return nil
 }
 
+// restartRows tells which tasks start over, and which moved before they began; false when the page is full.
+func restartRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+	told := slices.Clone(b.Reset)
+	for _, a := range b.Unbegun {
+		told = append(told, a.Run...)
+		detail := fmt.Sprintf("to %s before it began", a.Agent)
+		if a.Agent == "" {
+			detail = "before it began; no agent has it yet"
+		}
+		for _, r := range a.Run {
+			if q.Filter != "" && !tasks.Meets(r) {
+				continue
+			}
+			if !p.add(func() any {
+				return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "moved", Cause: b.Cause(), Agent: a.Agent, Detail: detail}
+			}) {
+				return false
+			}
+		}
+	}
+	for _, r := range append(slices.Clone(b.Reset), without(b.Moved, told)...) {
+		if q.Filter != "" && !tasks.Meets(r) {
+			continue
+		}
+		if !p.add(func() any {
+			return &comms.StoryRow{At: stamp(b.At), Task: rangeName(g, r, tasks), What: "starts over", Cause: b.Cause(), Lost: b.Lost}
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// without returns the ranges of all that are not in some; all is sorted.
+func without(all, some []comms.Range) (out []comms.Range) {
+	slices.SortFunc(some, func(a, b comms.Range) int { return cmp.Compare(a.First, b.First) })
+	for _, r := range all {
+		first := uint64(r.First)
+		for _, s := range some {
+			if s.Last < r.First || s.First > r.Last {
+				continue
+			}
+			if uint64(s.First) > first {
+				out = append(out, comms.Range{First: dag.TaskIndex(first), Last: s.First - 1})
+			}
+			first = max(first, uint64(s.Last)+1)
+		}
+		if first <= uint64(r.Last) {
+			out = append(out, comms.Range{First: dag.TaskIndex(first), Last: r.Last})
+		}
+	}
+	return out
+}
+
 // reasonRows tells why tasks of a job that resumes from an earlier one run; false when the page is full.
 func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
 	for _, why := range b.Reasons {
@@ -276,7 +321,7 @@ func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 	return true
 }
 
-// differRows tells which datasets were made again and differ; false when the page is full.
+// differRows tells which datasets were recomputed and differ; false when the page is full.
 func differRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
 	for i := range b.Differs {
 		d := &b.Differs[i]
@@ -285,7 +330,7 @@ func differRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 		}
 		if !p.add(func() any {
 			return &comms.StoryRow{At: stamp(b.At), Task: g.TaskName(d.Ref.Task), Attempt: comms.Try(d.Attempt), What: "differs", Agent: b.Agent,
-				Cause: "made again", Detail: fmt.Sprintf("%s: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)}
+				Cause: "recomputed", Detail: fmt.Sprintf("%s: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)}
 		}) {
 			return false
 		}

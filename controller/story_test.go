@@ -2,11 +2,14 @@ package controller
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // TestStoryOfEnds: the end of an attempt whose start nobody told has the cause of its
@@ -55,5 +58,39 @@ func TestStoryOfEnds(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// A task that moved before it began does not start over; a task that starts over is told once.
+func TestStoryOfMoves(t *testing.T) {
+	r := func(first, last dag.TaskIndex) comms.Range { return comms.Range{First: first, Last: last} }
+	b := core.Batch{Lost: []string{"a1"}, Reset: []comms.Range{r(0, 0)}, Moved: []comms.Range{r(0, 3)},
+		Unbegun: []core.Assignment{{Run: []comms.Range{r(3, 3)}}, {Agent: "a2", Run: []comms.Range{r(1, 1)}}}}
+	g := parse(t, job1)
+	for filter, want := range map[string]string{
+		"":     "b moved before it began; no agent has it yet, a[1] moved to a2 before it began, a[0] starts over , a[2] starts over ",
+		"a[1]": "a[1] moved to a2 before it began",
+		"a[0]": "a[0] starts over ",
+	} {
+		tasks, _ := core.Choose(g, filter)
+		p := &pager{limit: maxRows}
+		if !restartRows(p, &comms.Query{Filter: filter}, g, &b, tasks) {
+			t.Errorf("%q: no room", filter)
+		}
+		var got []string
+		for _, row := range p.page.Rows {
+			var r comms.StoryRow
+			if err := msgpack.Unmarshal(row, &r); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, r.Task+" "+r.What+" "+r.Detail)
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("%q: %q, want %q", filter, got, want)
+		}
+	}
+	// of these the lost agent had one task that ran
+	if n := othersOf(&core.Loss{Runs: []comms.Range{r(0, 0)}}, &b); n != 1 {
+		t.Errorf("%d other tasks restart, want 1", n)
 	}
 }

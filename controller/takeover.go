@@ -7,7 +7,7 @@ import (
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/reuse"
+	"github.com/cascade-run/cascade/internal/memo"
 )
 
 // earlier compares a job with the one from which it resumes. It returns nil when
@@ -37,14 +37,14 @@ func (c *Controller) earlier(g *dag.Graph, contents []comms.Content, r *comms.Re
 			again = append(again, choice)
 		}
 	}
-	found := reuse.Compare(&reuse.Past{
-		Job: reuse.Job{Graph: old, Contents: past.Request.Contents},
+	found := memo.Compare(&memo.Past{
+		Job: memo.Job{Graph: old, Contents: past.Request.Contents},
 		State: func(t dag.TaskIndex) string {
 			s, _ := past.States.Get(t)
 			return s.String()
 		},
 		Elements: past.States.Elements,
-	}, &reuse.Job{Graph: g, Contents: contents}, func(t dag.TaskIndex) bool {
+	}, &memo.Job{Graph: g, Contents: contents}, func(t dag.TaskIndex) bool {
 		for _, choice := range again {
 			if choice.Has(t) {
 				return true

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/reuse"
+	"github.com/cascade-run/cascade/internal/memo"
 )
 
 // texts makes graphs of texts of job files, which clients in other languages send. It
@@ -21,7 +21,7 @@ type texts struct {
 }
 
 type readText struct {
-	graph []byte // encoded; nobody changes it
+	graph []byte // encoded; it is never changed
 	hash  comms.Hash
 }
 
@@ -133,7 +133,7 @@ func named(m *comms.NamedReq) comms.Message {
 		return bad(err.Error())
 	}
 	answer, size := &comms.Named{Req: m.Req, Name: g.Name}, 0
-	reuse.Files(g, func(path string) {
+	memo.Files(g, func(path string) {
 		if size += len(path) + 5; size <= maxNamed {
 			answer.Files = append(answer.Files, path)
 		}

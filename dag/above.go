@@ -12,7 +12,7 @@ import (
 // false for a task that reads nothing.
 func (g *Graph) Above(t TaskIndex) (above *Graph, ok bool, err error) {
 	if !g.valid(t) {
-		return nil, false, fmt.Errorf("what is above task %d of %d", t, g.index.tasks)
+		return nil, false, fmt.Errorf("find what task %d of %d needs", t, g.index.tasks)
 	}
 	needed := make([]bool, len(g.Groups))
 	todo := g.groupsRead(g.GroupIndex(t))

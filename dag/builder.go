@@ -57,7 +57,7 @@ func (b *Builder) KeepGoing(on bool) { b.g.KeepGoing = on }
 // Retain keeps every dataset after the job, not only its outputs.
 func (b *Builder) Retain(on bool) { b.g.Retain = on }
 
-// Rebuilt says what becomes of the job when a dataset that is made again differs.
+// Rebuilt says what becomes of the job when a recomputed dataset differs.
 func (b *Builder) Rebuilt(policy Rebuilt) { b.g.Rebuilt = policy }
 
 // Add adds a group. Its Stream is set by Loop alone; List is set for inputs that

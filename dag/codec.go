@@ -14,7 +14,7 @@ import (
 const formatVersion = 1
 
 // How many elements an encoded graph has: the last but one says that all datasets are
-// kept, the last what becomes of the job when one that is made again differs.
+// kept, the last what becomes of the job when a recomputed one differs.
 const (
 	graphPlain   = 7
 	graphRetain  = 8

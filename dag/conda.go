@@ -90,6 +90,6 @@ func condaSchema() map[string]any {
 	texts := func() map[string]any { return anyOf(text(), list(text())) }
 	return strict(object("Packages of conda.", map[string]any{
 		"channels": described(texts(), "Where packages are looked for, in this order; those of the host's settings by default."),
-		"packages": described(texts(), "What is installed, as conda writes it."),
+		"packages": described(texts(), "Packages to install, as conda writes them."),
 	}), "packages")
 }

@@ -19,8 +19,8 @@
 // # Tasks, groups, slots
 //
 // A Group is one entry of the job file. With loops over known values it stands
-// for a family of static tasks, numbered row by row, the last loop fastest. What
-// differs between them (name, parameters, command line) is computed on demand.
+// for a family of static tasks, numbered row by row, the last loop fastest. Their
+// differences (name, parameters, command line) are computed on demand.
 //
 // A group that loops over the elements of an open generator is streamed: its
 // tasks come into being one element at a time. Each combination of its other

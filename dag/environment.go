@@ -272,7 +272,7 @@ const OldestPython = "3.10"
 const versionHint = `write "3.12", or specifiers such as ">=3.10,<3.13"`
 
 // tooOld tells whether a version, or one of its specifiers, admits only what is older
-// than OldestPython. What it cannot compare is left to the hosts that look for an interpreter.
+// than OldestPython. Others are left to the hosts that look for an interpreter.
 func tooOld(version string) bool {
 	return slices.ContainsFunc(strings.Split(version, ","), func(part string) bool {
 		text := strings.TrimLeft(part, "~=!<> ")

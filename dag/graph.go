@@ -24,7 +24,7 @@ type Graph struct {
 	KeepGoing    bool // other branches go on when a task fails
 	Retain       bool // every dataset is kept after the job, not only exports: a later job can take them over
 
-	Rebuilt Rebuilt // what becomes of the job when a dataset that is made again differs
+	Rebuilt Rebuilt // what becomes of the job when a recomputed dataset differs
 
 	index graphIndex // derived: offsets, edges, consumers; rebuilt by Decode
 }
@@ -40,7 +40,7 @@ func (g *Graph) Retaining() *Graph {
 }
 
 // Checked tells whether the graph is one of ParseYAML, a Builder or Decode, and
-// not a literal of somebody's own.
+// not a literal.
 func (g *Graph) Checked() bool { return g.index.outside != nil }
 
 // Param is a named value of the job file after overrides were applied.

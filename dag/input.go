@@ -10,7 +10,7 @@ import (
 // Inputs of a job are what its tasks read that no task makes: files, and what URLs
 // give. Each is a group of tasks like any other, whose function is the runtime's own
 // and reads one File into the store. So an input is a dataset: it goes to the hosts
-// that need it, is spilled, freed and made again as others are.
+// that need it, is spilled, dropped and recomputed as others are.
 
 // InputFunction is what the tasks of an input run. The executor that comes with an
 // agent has it; no function of a user's can have its name.

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Override changes the parameters of a job file. What comes later wins: the
-// job file's own value, Data, Environ, Flags.
+// Override changes the parameters of a job file. Later ones win: the job file's
+// own value, Data, Environ, Flags.
 type Override struct {
 	File    string   // name of the parameter file, for messages
 	Data    []byte   // its content, a YAML mapping of names to values; nil if there is none

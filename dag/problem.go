@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Problem is one mistake in a job, with its place and the mend.
+// Problem is one mistake in a job, with its place and how to fix it.
 type Problem struct {
 	File      string // as given to ParseYAML; "" for a graph built in code
 	Line, Col int    // 1-based; 0 when there is no place in a file

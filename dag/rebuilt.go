@@ -6,12 +6,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Rebuilt says what becomes of a job when a dataset that was lost is made again and
-// has other bytes than it had before. It is reported in any case.
+// Rebuilt says what becomes of a job when a lost dataset is recomputed and has other
+// bytes than before. It is reported in any case.
 type Rebuilt uint8
 
 // The policies. Without one of them a job's tasks run again as with RebuiltRerun, and
-// of large datasets that differ nobody learns: see docs/decisions/0034-recomputed-datasets.md.
+// large datasets are not compared: see docs/decisions/0034-recomputed-datasets.md.
 const (
 	RebuiltDefault Rebuilt = iota
 	RebuiltRerun           // what has read the bytes of before runs again

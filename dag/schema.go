@@ -13,13 +13,13 @@ func Schema() ([]byte, error) {
 	doc := object("A Cascade job: a graph of tasks.", map[string]any{
 		"job":          described(text(), "Name of the job. May use ${params.NAME}."),
 		"params":       mapping("Named values with their defaults, used as ${params.NAME}; changed by --param, CASCADE_PARAM_NAME or a parameter file. The default gives the type.", map[string]any{}),
-		"environments": mapping("What tasks need installed, by name.", environmentSchema()),
+		"environments": mapping("Environments: the software that tasks need, by name.", environmentSchema()),
 		"inputs":       mapping("Files and URLs that tasks read, by name. Each is a dataset: a task names it under in.", inputSchema()),
 		"tasks":        mapping("The tasks by name. A task with for stands for a family of tasks.", map[string]any{"$ref": "#/$defs/task"}),
 		"outputs":      described(list(anyOf(reference(), strict(object("An output with the place it is copied to.", map[string]any{"from": reference(), "to": described(text(), "A file, or a folder when it ends in /. May use ${params.NAME}.")}), "from"))), "Datasets that are kept after the job, and copied to a path if one is given."),
 		"keep_going":   described(boolean(), "Other branches go on when a task fails."),
 		"retain":       described(boolean(), "Every dataset is kept after the job, not only outputs: run --resume and replay take them over."),
-		"rebuilt":      described(anyOf(map[string]any{"enum": []any{RebuiltRerun.String(), RebuiltFail.String(), RebuiltAccept.String()}}, placeholder()), "When a dataset that was lost is made again with other bytes: rerun what has read those of before (the default, for datasets up to 1 MiB), fail the job, or accept it. It is reported in any case."),
+		"rebuilt":      described(anyOf(map[string]any{"enum": []any{RebuiltRerun.String(), RebuiltFail.String(), RebuiltAccept.String()}}, placeholder()), "When a lost dataset is recomputed with other bytes: rerun the tasks that have read the bytes of before (the default, for datasets up to 1 MiB), fail the job, or accept it. It is reported in any case."),
 	})
 	doc = strict(doc, "job", "tasks")
 	doc["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -61,7 +61,7 @@ func limitsSchema() map[string]any {
 	size := anyOf(wholeFrom(leastPlain), map[string]any{"type": "string", "pattern": `^[0-9.]+ *([kKmMgGtTpP]?[iI]?[bB]?)$|\$\{`})
 	return map[string]any{
 		"resources": map[string]any{
-			"type": []string{"object", "null"}, "description": "What a task occupies while it runs. Other names are resources of your own.",
+			"type": []string{"object", "null"}, "description": "Resources that a task occupies while it runs. Other names are resources of your own.",
 			"properties": map[string]any{
 				"cpu":     described(amount, "Cores; 1 by default."),
 				"memory":  described(size, "Private memory: 64MiB (1024), 64MB (1000), or bytes from 1048576. A task that takes more is ended and tried again with more."),

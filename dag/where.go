@@ -2,10 +2,10 @@ package dag
 
 import "go.yaml.in/yaml/v4"
 
-// Where returns the line and column, from 1 on, of what stands in a job file under
-// keys, one inside the other; of a list the key is the text of an entry. What is
-// not there, or not as it is written, has the place of what it would stand in;
-// 0, 0 when the file is none.
+// Where returns the line and column, from 1 on, of the node of a job file under
+// keys, one inside the other; of a list the key is the text of an entry. A node that
+// is not there, or not as it is written, has the place of the one around it; 0, 0
+// when the text is no job file.
 func Where(text []byte, keys ...string) (line, column int) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil || len(doc.Content) != 1 {

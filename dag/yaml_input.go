@@ -47,8 +47,8 @@ func (j *jobFile) entry(p pair) {
 	j.g.Groups = append(j.g.Groups, grp)
 }
 
-// oneFile reads the keys of one file, and looks for it. What could not be read stays
-// as it was written: it has been reported.
+// oneFile reads the keys of one file, and looks for it. A key that could not be read
+// keeps its text: it has been reported.
 func (j *jobFile) oneFile(keys []pair, n *yaml.Node, what string) (f File) {
 	place, there := n, false
 	for _, k := range keys {
@@ -119,7 +119,7 @@ func (j *jobFile) manyFiles(n *yaml.Node, what string) (files []File) {
 	return files
 }
 
-// find looks whether a file is there, where there is somebody to look.
+// find looks whether a file is there, with Options.Find if there is one.
 func (j *jobFile) find(n *yaml.Node, path, what string) {
 	if j.opt.Find == nil {
 		return
@@ -199,9 +199,9 @@ func inputSchema() map[string]any {
 		return map[string]any{
 			"file":   described(text(), "Path of a file, from the job file's folder on."),
 			"url":    described(text(), "http or https; the host that needs it fetches it."),
-			"sha256": described(map[string]any{"type": "string", "pattern": `^[0-9a-fA-F]{64}$|\$\{`}, "SHA-256 that the bytes must have. Of files who submits the job fills it in."),
+			"sha256": described(map[string]any{"type": "string", "pattern": `^[0-9a-fA-F]{64}$|\$\{`}, "SHA-256 that the bytes must have. The client fills it in for files when it submits the job."),
 			"size":   described(wholeFrom(0), "Bytes, when they are known."),
-			"kept":   described(boolean(), "The cluster keeps the file by its hash. Who submits the job fills it in."),
+			"kept":   described(boolean(), "The cluster keeps the file by its hash. The client fills it in when it submits the job."),
 		}
 	}
 	which := []any{map[string]any{"required": []string{"file"}}, map[string]any{"required": []string{"url"}}}

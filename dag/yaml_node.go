@@ -457,7 +457,7 @@ func (l *loader) valueAt(n *yaml.Node, depth int, spelled Spellings, place strin
 	return out, true
 }
 
-// scalarValue reads a scalar: nil, bool, int64, float64 or string. What looks
+// scalarValue reads a scalar: nil, bool, int64, float64 or string. Text that looks
 // like a date, or a number with a leading zero or underscores, stays text.
 func scalarValue(n *yaml.Node) (any, error) {
 	s := n.Value

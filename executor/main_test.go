@@ -17,8 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cascade-run/cascade/agent/postmortem"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/executor/blame"
 	"github.com/cascade-run/cascade/shm"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
@@ -254,7 +254,7 @@ func TestWriteInAnotherGoroutineIsAttributed(t *testing.T) {
 	if !ok || where.Name != "f77" || where.Offset != 56 || where.Lease {
 		t.Errorf("address %x is %+v, %t", crash.Addr, where, ok)
 	}
-	if name, ok := blame.Input(kind, run, 77, uint64(where.Offset)); !ok || name != "v" {
+	if name, ok := postmortem.Input(kind, run, 77, uint64(where.Offset)); !ok || name != "v" {
 		t.Errorf("blamed %q, %t", name, ok)
 	}
 	if step, _ := r.control.Last(); step.Run != 5 || step.Attempt != 2 {

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"gonum.org/v1/gonum/mat"
-
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor/value"
 	"github.com/cascade-run/cascade/shm"
@@ -201,13 +199,14 @@ func fillTail(ctx context.Context, n int) ([]float64, error) {
 	return a.Data[n/2:], nil
 }
 
-func fillMatrix(ctx context.Context, n int) (*mat.Dense, error) {
+func fillMatrix(ctx context.Context, n int) (value.Array[float64], error) {
 	a, err := Alloc[float64](ctx, n)
 	if err != nil {
-		return nil, err
+		return a, err
 	}
 	copy(a.Data, ramp(n))
-	return mat.NewDense(n/100, 100, a.Data), nil
+	a.Shape = []int{n / 100, 100}
+	return a, nil
 }
 
 func total(_ context.Context, v []float64) (float64, error) {

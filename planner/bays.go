@@ -17,8 +17,8 @@ func deviceNeedOf(r *dag.Resources) deviceNeed {
 
 func (n deviceNeed) none() bool { return n.whole == 0 && n.share == 0 }
 
-// bay is the devices of a host while a schedule is made. A task takes whole devices that
-// nobody has, or a share of one; what is free is never added up over several.
+// bay is the devices of a host while a schedule is made. A task takes whole free devices,
+// or a share of one; free shares are never added up over several.
 type bay struct {
 	slots []slot
 }
@@ -74,7 +74,7 @@ func (b *bay) fits(n deviceNeed) bool {
 	return false
 }
 
-// fits tells whether the device is one for a task: a whole one nobody else has.
+// fits tells whether the device is one for a task: a whole one must be free.
 func (s *slot) fits(n deviceNeed) bool {
 	share := n.share
 	if n.whole > 0 {
@@ -122,7 +122,7 @@ func (b *bay) take(i int32, n deviceNeed) {
 	}
 }
 
-// give gives back what a node has.
+// give releases what a node has.
 func (b *bay) give(i int32, n deviceNeed) {
 	if n.none() {
 		return

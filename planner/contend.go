@@ -256,8 +256,8 @@ func (s *contention) ready(i, last int32) {
 	s.wait[h][k].push(-s.d.first[i], i)
 }
 
-// start starts on a host what fits, highest first. What has no room does not keep
-// back what is smaller.
+// start starts on a host the tasks that fit, highest rank first. One that has no room
+// does not keep back a smaller one.
 func (s *contention) start(h int32) {
 	for {
 		best := -1

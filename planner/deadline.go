@@ -24,8 +24,8 @@ func hasDeadlines(g *dag.Graph) bool {
 // hurry raises ranks along the paths to deadlines. A rank is how long before the
 // end of the job a task must have started, if all goes on at once; a deadline puts
 // the end that counts for those before it to its own time. So ranks order by the
-// latest start (least laxity). What no deadline needs keeps its rank, and counts as
-// if it had twice the time that the job takes: it is not urgent.
+// latest start (least laxity). A task that no deadline needs keeps its rank, and counts
+// as if it had twice the time that the job takes: it is not urgent.
 func (n *nodes) hurry(c *Cluster, transfer func(edge) float64) {
 	if !hasDeadlines(n.g) {
 		return

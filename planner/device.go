@@ -87,8 +87,8 @@ func (n *nodes) devices() bool {
 }
 
 // early tells for each shape whether its tasks go first: those that need a device, where
-// some hosts have one and others none. What needs none may go to the others; by rank
-// alone it would fill the hosts with devices while these wait.
+// some hosts have one and others none. Other tasks may go to hosts without devices; by
+// rank alone they would fill the hosts with devices while the first wait.
 func (n *nodes) early(c *Cluster, shapes int) []bool {
 	with := 0
 	for i := range c.Hosts {

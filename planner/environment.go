@@ -9,7 +9,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// DefaultBuild is assumed for an environment that nobody has built yet, in seconds.
+// DefaultBuild is assumed for an environment that no host has built yet, in seconds.
 const DefaultBuild = 10.0
 
 // EnvironmentID names what an environment installs: equal numbers, equal content. It is 0
@@ -51,7 +51,7 @@ func describe(to io.Writer, e dag.Environment) {
 }
 
 // builds returns for each group and host after how many seconds its environment is
-// there: all are made from the start of the job on. What no host has takes as long on
+// there: all are built from the start of the job on. One that no host has takes as long on
 // each, and counts for none. It is nil when all are 0, and nil for groups of which that is so.
 func (c *Cluster) builds(g *dag.Graph) (out [][]float64) {
 	of := c.buildsOf(g)

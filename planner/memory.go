@@ -158,7 +158,7 @@ func (y *memory) unpin(k *kept) {
 	}
 }
 
-// drop forgets a copy that nobody needs any more.
+// drop drops a copy that no task needs any more.
 func (y *memory) drop(k *kept) {
 	if k.left > 0 || k.pins > 0 {
 		return
@@ -169,7 +169,7 @@ func (y *memory) drop(k *kept) {
 	delete(y.copies, int64(k.datum)*int64(len(y.used))+int64(k.host))
 }
 
-// idles says of a copy that nobody uses it now.
+// idles says of a copy that no task uses it now.
 func (y *memory) idles(k *kept) {
 	if !k.queued && !k.spilled && y.m.data[k.datum].bytes > 0 {
 		k.queued = true
@@ -188,7 +188,7 @@ func (y *memory) last(h int32) *kept {
 	return nil
 }
 
-// end ends a node: its outputs are there as long as somebody needs them.
+// end ends a node: its outputs are there as long as a task needs them.
 func (y *memory) end(i, h int32, now float64) {
 	for _, d := range y.m.takes[i] {
 		y.unpin(y.of(d, h))

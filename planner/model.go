@@ -62,7 +62,7 @@ func newModel(n *nodes, c *Cluster) *model {
 	return m
 }
 
-// outputs adds what a node makes and somebody takes.
+// outputs adds the outputs of a node that others read.
 func (m *model) outputs(i int32) {
 	g, t := m.n.g, dag.TaskIndex(i)
 	group := g.Group(t)

@@ -21,7 +21,7 @@ type Host struct {
 	Custom   map[string]int64
 	Built    []uint64 // environments that it has, by EnvironmentID
 	Alone    bool     // it runs no gang of which another host has members: its agent is of an older version
-	Platform string   // for which binaries run there; "" means that this does not matter, UntoldPlatform that nobody knows
+	Platform string   // for which binaries run there; "" means that this does not matter, UntoldPlatform that it is not known
 }
 
 // Cluster is the hosts, and what lies between any two of them of which the profiles
@@ -137,7 +137,7 @@ func (p *Plan) reason(g *dag.Graph, i dag.TaskIndex) string {
 		return "needs no task, starts at once"
 	case whyAfter:
 		if takesElement(g, i, t.other) {
-			return fmt.Sprintf("starts as soon as what it takes of %s is there, counted here from the end of %s%s", g.TaskName(t.other), g.TaskName(t.other), moved)
+			return fmt.Sprintf("starts as soon as its inputs from %s are there, counted here from the end of %s%s", g.TaskName(t.other), g.TaskName(t.other), moved)
 		}
 		return fmt.Sprintf("starts when %s has ended%s", g.TaskName(t.other), moved)
 	case whyQueued:

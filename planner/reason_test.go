@@ -26,8 +26,8 @@ tasks:
 	}
 	for i, want := range []string{
 		"needs no task, starts at once",
-		"starts as soon as what it takes of members is there, counted here from the end of members",
-		"starts as soon as what it takes of members is there, counted here from the end of members",
+		"starts as soon as its inputs from members are there, counted here from the end of members",
+		"starts as soon as its inputs from members are there, counted here from the end of members",
 		"starts when members has ended",
 	} {
 		if got := p.Reason(g, dag.TaskIndex(i)); got != want {

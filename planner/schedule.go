@@ -125,7 +125,7 @@ func (h *need) amount(name string) *int64 {
 	return nil
 }
 
-// take occupies (sign 1) or gives back (sign -1).
+// take occupies (sign 1) or releases (sign -1).
 func (h *need) take(n *need, sign int64) {
 	h.cpu -= sign * n.cpu
 	h.memory -= sign * n.memory

@@ -42,13 +42,13 @@ type measured struct {
 	rate, delay float64 // 0 unknown
 }
 
-// learn takes over what profiles know of the ways between hosts. What was measured
-// between two hosts counts for these; of others what the caller said, if it said
-// anything, else the median of what was measured, else the default.
+// learn takes over what profiles know of the ways between hosts. A measurement
+// between two hosts counts for these; for others what the caller said counts, else
+// the median of the measurements, else the default.
 //
 // A host sends and receives as much as the fastest of its ways carries; it may
-// receive more, from several hosts together. Where nothing was measured nothing is
-// made, and planning costs what it did.
+// receive more, from several hosts together. Without measurements nothing is made,
+// and planning costs no more.
 func (c *Cluster) learn(p profiles.Snapshot) {
 	if c.learnt {
 		return

@@ -171,7 +171,7 @@ func (e *Entry) check() error {
 		}
 	}
 	if e.Runs == 0 {
-		return errors.New("runs is 0; what never ran has no profile")
+		return errors.New("runs is 0: a task that never ran has no profile")
 	}
 	costs := []cost{{"seconds", e.Seconds}, {"seconds_deviation", e.SecondsDeviation}, {"bytes", e.Bytes}, {"bytes_deviation", e.BytesDeviation},
 		{"memory", e.Memory}, {"memory_peak", e.MemoryPeak}, {"memory_held", e.MemoryHeld}, {"cpu", e.CPU}}

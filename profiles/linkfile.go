@@ -47,7 +47,7 @@ func (e *LinkEntry) check() error {
 	case e.To == "" || e.From == e.To:
 		return errors.New("want two hosts; only from may be empty, for several at once")
 	case e.Flows == 0 && e.Delays == 0:
-		return errors.New("flows and delays are 0; of what was never measured nothing is known")
+		return errors.New("flows and delays are 0: a link has at least one measurement")
 	case e.At < 0:
 		return fmt.Errorf("at is %d; want seconds since 1970", e.At)
 	}
@@ -71,7 +71,7 @@ func LinkEntryOf(p Pair, l *Link) LinkEntry {
 }
 
 // Link is the entry as it is kept. The entry must be one that ParseFile returned. One
-// without histograms, as somebody writes it by hand, stands for its means.
+// without histograms, as a person writes it by hand, stands for its means.
 func (e *LinkEntry) Link() *Link {
 	l := &Link{Flows: e.Flows, Rate: e.Rate, Var: e.RateDeviation * e.RateDeviation, Delays: e.Delays, Delay: e.Delay,
 		Bytes: e.Bytes, At: e.At, Rates: sketchOf(e.Rates), Waits: sketchOf(e.Waits)}

@@ -122,8 +122,8 @@ const (
 //   - of the others only this is known, that the host receives so much from all
 //     together. That is kept as the link from "".
 //
-// Nobody here sees what its sender sends elsewhere. That makes flows slower, and
-// weighs little: see Bandwidth.
+// The flows of a sender to other hosts are not visible here. They make flows slower,
+// and weigh little: see Bandwidth.
 func (b *Book) RecordFlow(f Flow) {
 	for _, x := range [...]float64{f.Bytes, f.Pieces, f.Beside, f.Others} {
 		if !(x >= 0 && x <= maxFlow) {
@@ -165,7 +165,7 @@ func (l *Link) carried(bytes, seconds float64) {
 	l.Rates.add(rate, n)
 }
 
-// link changes what is known of a pair. What snapshots refer to stays as it is.
+// link changes the entry of a pair. Entries that snapshots refer to stay as they are.
 func (b *Book) link(p Pair, f *Flow, change func(*Link)) {
 	l := &Link{}
 	if old := b.links[p]; old != nil {
@@ -203,8 +203,8 @@ func (b *Book) forgetLinks() {
 	}
 }
 
-// Links returns what is known of the ways between hosts, in order of their names.
-// What it returns must not be changed.
+// Links returns the measured ways between hosts, in order of their names. The result
+// must not be changed.
 func (b *Book) Links() iter.Seq2[Pair, *Link] { return sortedLinks(b.links) }
 
 // Links is Book.Links of a snapshot, in no order.

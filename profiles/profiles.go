@@ -75,7 +75,7 @@ const window = 50
 const priorRuns = 5
 
 // Profile sums up runs. Means and variances are of the last runs, weighted
-// exponentially once there are more than 50. What was read must not be changed.
+// exponentially once there are more than 50. A Profile that was read must not be changed.
 type Profile struct {
 	Count       uint64
 	Seconds     float64 // mean

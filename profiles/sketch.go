@@ -8,8 +8,8 @@ import (
 
 // Sketch is a histogram with buckets of equal ratio, from which quantiles are read
 // that are off by at most 5 %: DDSketch (Masson, Rim and Lee, DDSketch: a fast and
-// fully-mergeable quantile sketch with relative-error guarantees, VLDB 2019). What
-// is older than a window fades. It has at most 64 buckets; beyond that the smallest
+// fully-mergeable quantile sketch with relative-error guarantees, VLDB 2019). Values
+// older than a window fade. It has at most 64 buckets; beyond that the smallest
 // are joined, as there. The zero value is empty.
 type Sketch struct{ bins []bin }
 

@@ -115,7 +115,7 @@ func (c *client) deliver(d memnet.Delivery[comms.Message]) {
 	}
 }
 
-// send asks something; then gets the answer. What cannot be sent is asked again after the next Up.
+// send asks something; then gets the answer. A request that cannot be sent is repeated after the next Up.
 func (c *client) send(m comms.Message, then func(comms.Message)) {
 	c.waits[c.req] = then
 	c.w.tellMessage(c.name, "to controller", m)

@@ -281,8 +281,8 @@ func (c *controller) prepare(a core.Prepare) {
 }
 
 // known is what tasks are said to have cost, which is far from what they cost, or
-// nothing: a wrong profile may cost time, and never a result. What transfers took is
-// as it was measured.
+// nothing: a wrong profile may cost time, and never a result. Transfers are as they
+// were measured.
 func (c *controller) known(g *dag.Graph) profiles.Snapshot {
 	f := profiles.File{}
 	for pair, l := range c.book.Links() {

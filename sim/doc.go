@@ -28,13 +28,13 @@
 //   - Check of each core holds after each of its steps; no core closes the link of a peer that keeps to the protocol.
 //   - What a client was told is accepted stays in the store and ends; what an agent was told is committed is in the store.
 //   - An event is stored once. A task that is done and stored does not run again, and no output is published again,
-//     unless something was lost or somebody asked. What is made to run again is the smallest set: of a task that is done
-//     something that is needed is gone. What an agent has that goes on stays with it.
-//   - What an agent has set aside for another it does not begin before it was told whose it is.
+//     unless something was lost or a client asked. Tasks that restart are the smallest set: of a task that is done
+//     an output that is needed is lost. The tasks of an agent that goes on stay with it.
+//   - An agent does not begin a task that it has set aside for another before it received whose it is.
 //   - A consumer reads, at its start and at its end, the bytes that its producer wrote.
-//   - What runs at once never needs more than the host has, and its segments are never larger together than its shared memory.
-//   - What was skipped or cancelled when a job ends had a cause that has ended badly itself, and lacks something unless the job was
-//     stopped; and no job fails of which no task has.
+//   - Running tasks never need more than the host has, and its segments are never larger together than its shared memory.
+//   - A task that is skipped or cancelled when a job ends had a cause that has ended badly itself, and lacks something unless the
+//     job was stopped; and no job fails of which no task has.
 //   - When all is well again every job ends in the phase that its tasks' fates allow, every task is over, each with a
 //     reason; what is exported can be fetched; and forgotten jobs leave nothing on disk.
 //

@@ -214,8 +214,8 @@ func (x *executor) enqueue(r *comms.Run) {
 	}
 }
 
-// takeBack gives back what has not started, but what lives on a run that is wanted
-// back with it and goes on.
+// takeBack returns runs that have not started, but for those that live on a run that is
+// reclaimed with them and goes on.
 func (x *executor) takeBack(ids []comms.RunID) {
 	back := &comms.Reclaimed{}
 	for _, id := range ids {
@@ -292,8 +292,8 @@ func (x *executor) heard(m comms.Message) {
 	}
 }
 
-// buried sees that the agent learns of its death: runs of whose end it has not heard
-// begin anew, with what they read.
+// buried sees that the agent learns of its death: runs of whose end it knows nothing
+// restart, with the tasks whose outputs they read.
 func (x *executor) buried() {
 	for _, e := range x.unheard {
 		for _, t := range readsLive(e.run) {

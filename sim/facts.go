@@ -21,7 +21,7 @@ type facts struct {
 	highest  map[dag.TaskIndex]uint32 // attempt seen
 	gone     map[dag.TaskIndex]uint32 // attempt of which something is lost, until a later one has made it
 	made     map[comms.DatasetRef]origin
-	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs nobody published
+	private  map[dag.TaskIndex]origin // that finished in a fused path, and whose outputs were not published
 	begun    map[dag.TaskIndex]uint32 // highest attempt that was given to an executor
 	may      map[dag.TaskIndex]uint32 // may run again although done: something was lost, of attempts up to this
 	asked    map[dag.TaskIndex]bool   // may always run again: a client asked for it
@@ -29,8 +29,8 @@ type facts struct {
 	enlarged map[dag.TaskIndex]int64 // bytes of memory that are held for tasks that took more than was
 	aside    map[dag.TaskIndex]giver // tasks that an agent has set aside for another
 	lists    map[try]string          // of members of gangs: the addresses that they were told
-	// By an agent that came into the job, which another had or nobody: the epoch then.
-	// What it says of an earlier one is of tasks that were taken from it.
+	// By an agent that came into the job, which another agent had or none: the epoch then.
+	// Events of the agent of an earlier epoch are of tasks that were taken from it.
 	came     map[string]uint64
 	moves    int  // to another agent, or another incarnation of it
 	shared   bool // it was on several agents

@@ -90,7 +90,7 @@ func (f *facts) enlarge(e *comms.Event) {
 	}
 }
 
-// waitsForMemory sees that a task is nobody's until an agent comes that has as much memory.
+// waitsForMemory sees that a task has no agent until one comes that has as much memory.
 func (o *oracle) waitsForMemory(id comms.JobID, b *core.Batch, e *comms.Event) {
 	if b.Agent == "" && e.Kind == comms.EventTorn && e.Cause.Text == mayComeBack {
 		o.waited++

@@ -66,7 +66,7 @@ func (a *agent) gone(in time.Duration) {
 // others go on with, nothing that is needed is known to be with it alone.
 func (o *oracle) dismissed(name string) {
 	for _, k := range o.w.controller.store.sorted() {
-		alone := slices.ContainsFunc(workers(&k.Row), func(p ctl.Assignment) bool { return p.Agent == name }) // nobody could take its place
+		alone := slices.ContainsFunc(workers(&k.Row), func(p ctl.Assignment) bool { return p.Agent == name }) // no other could take its place
 		if k.Row.Phase.Final() || k.Row.Cancel != "" || alone || k.Row.Agent == "" {
 			continue
 		}

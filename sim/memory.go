@@ -13,7 +13,7 @@ import (
 )
 
 // memory is an agent's shared memory and its folder of spill files. Instead of
-// bytes it holds, for each place that somebody wrote to, who wrote what. The
+// bytes it holds, for each place that was written to, the writer and its word. The
 // effects of segments and those of spill files have a lane each, in order.
 type memory struct {
 	a     *agent

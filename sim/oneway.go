@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// One-way partitions: what one of two nodes sends does not arrive, and what the other
-// sends does. Who hears nothing for long ends the link.
+// One-way partitions: the messages of one of two nodes do not arrive, and those of the
+// other do. A node that receives nothing for long ends the link.
 
 // drawOneWay decides how many there are. It draws from numbers of its own, as drawDrains does.
 func (f *fates) drawOneWay(seed uint64) {

@@ -153,8 +153,8 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 		states := k.Past().States
 		f.stay(states, b)
 		states.Each(func(t dag.TaskIndex, s core.TaskState) {
-			// What ended badly is tried again for all that has not ended, whatever the client named. In a job that had
-			// ended this was cancelled while its agent was away, and what that had was never ended.
+			// Tasks that ended badly are retried for all that have not ended, whatever the client named. In a job that
+			// had ended, such a one was cancelled while its agent was away, and the agent's tasks were never ended.
 			if s != core.TaskAbsent && !s.Over() {
 				for x := range f.withFollowers(f.needs(t)) {
 					f.asked[x] = true
@@ -305,8 +305,8 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 	f.made[d.Ref] = origin{b.Agent, b.Incarnation, d.Attempt, d.Place.Kind == comms.PlaceInline, f.moves, false}
 }
 
-// unbroken tells whether a dataset that was made once had no cause to be made
-// again: its task was done, or the agent that made it goes on. A generator that
+// unbroken tells whether a dataset that was made once had no cause to be
+// recomputed: its task was done, or the agent that made it goes on. A generator that
 // moves to another agent, and perhaps back, or to the next incarnation, repeats
 // its elements, with equal bytes.
 func (f *facts) unbroken(t dag.TaskIndex, before origin, b *core.Batch) bool {
@@ -325,7 +325,7 @@ func (o *oracle) failed(id comms.JobID, f *facts, e *comms.Event) {
 	case comms.ErrorTask:
 		ok = f.blamed
 	case comms.ErrorPoison, comms.ErrorCrash:
-		// What an executor said before its link broke may not have come: then its agent blames the task that it knows of.
+		// Messages of an executor before its link broke may not have come: then its agent blames the task that it knows of.
 		crashes := 0
 		for _, m := range f.members(e.Task) {
 			crashes += f.crashes[m]
@@ -370,7 +370,7 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 			if e := &je.Events[i]; e.Kind == comms.EventLost && o.facts[je.Job] != nil { // else of a call that an incarnation before made
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
 			} else if f := o.facts[je.Job]; f != nil && (e.Kind == comms.EventRetry || e.Kind == comms.EventTorn) && len(f.members(e.Task)) > 1 {
-				f.lost(e.Task) // the others of its gang begin again with it
+				f.lost(e.Task) // the others of its gang restart with it
 			}
 			a.sent[n] = sentEvent{job: je.Job, life: je.JobIncarnation, epoch: je.Epoch}
 			n++
@@ -378,8 +378,8 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 	}
 }
 
-// toExecutor sees what an agent has begun: what is lost after that is not made
-// again by this attempt.
+// toExecutor sees what an agent has begun: this attempt does not recompute what is
+// lost after that.
 func (o *oracle) toExecutor(x *executor, m comms.Message) {
 	switch m := m.(type) {
 	case *comms.Cancel:
@@ -500,7 +500,7 @@ func (o *oracle) ended(j *clientJob) {
 	}
 	if k.Row.Phase == comms.JobCancelled {
 		if !f.cancel {
-			o.w.fail(j.id, "the job is cancelled, and nobody asked for it")
+			o.w.fail(j.id, "the job is cancelled, and no client asked for it")
 		}
 		return
 	}

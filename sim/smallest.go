@@ -137,7 +137,7 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 	on := k.Row.Assignments
 	alone := len(on) == 0 || len(on) == 1 && len(on[0].Run) == 0
 	if alone && k.Row.Homeless {
-		return // it was on one, which did not have all: nobody knows which
+		return // it was on one, which did not have all: which is not known
 	}
 	if alone { // what was given before that is past
 		before = workers(&k.Row)
@@ -162,7 +162,7 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 }
 
 // uprooted tells whether a task goes elsewhere with its gang, of which another member
-// is nobody's any more: also one that has ended, as the gang starts over whole.
+// has no agent any more: also one that has ended, as the gang restarts whole.
 func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []core.Assignment, stays func(core.Assignment) bool) bool {
 	return slices.ContainsFunc(f.members(t), func(m dag.TaskIndex) bool {
 		s, _ := past.States.Get(m)

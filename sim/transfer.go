@@ -297,7 +297,7 @@ func (m *move) done(how ...core.Event) {
 	}
 }
 
-// release tells a source when nobody reads from it any more.
+// release tells a source when no transfer reads from it any more.
 func (m *move) release() {
 	from := m.from
 	if from == nil {

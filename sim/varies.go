@@ -64,8 +64,8 @@ func (o *oracle) wrote(agent string, id copyID, word string) {
 	o.words[id][agent] = word
 }
 
-// made tells whether some attempt has made a dataset so: of a job that has ended, what is
-// kept may be lost and made again while the client reads it.
+// made tells whether some attempt has made a dataset so: a kept dataset of a job that has
+// ended may be lost and recomputed while the client reads it.
 func (o *oracle) made(d comms.DatasetID, word string) bool {
 	for id, by := range o.words {
 		if id.job == d.Job && id.ref == d.DatasetRef && slices.Contains(slices.Collect(maps.Values(by)), word) {
@@ -111,7 +111,7 @@ func (x *executor) reads(r *comms.Run, k *comms.Kind) {
 	if x.w.fate.varies == 0 || f == nil || k.Function == callee {
 		return
 	}
-	for o := range k.Outputs { // what nobody else gets has a word, too
+	for o := range k.Outputs { // private outputs have a word, too
 		if slices.Contains(r.Private, uint32(o)) {
 			x.word(k, comms.DatasetRef{Task: r.Task, Output: uint32(o)})
 		}
@@ -162,22 +162,22 @@ func (o *oracle) fits(id comms.JobID, k *core.Kept, past *core.Past) {
 				now, there = f.done[d.Ref.Task]
 			}
 			if o.bare[copyID{id, d.Ref, d.Attempt}] && o.bare[copyID{id, d.Ref, now}] {
-				continue // nobody can tell
+				continue // neither can be compared
 			}
 			if was, is := d.word, o.word("", id, d.Ref, now); there && now != d.Attempt && was != is {
-				o.w.fail(id, "task %d is done in attempt %d, which has read %v of attempt %d, %q; it was made again by attempt %d, %q", t, attempt, d.Ref, d.Attempt, was, now, is)
+				o.w.fail(id, "task %d is done in attempt %d, which has read %v of attempt %d, %q; it was recomputed by attempt %d, %q", t, attempt, d.Ref, d.Attempt, was, now, is)
 			}
 		}
 	})
 }
 
-// private tells whether what was read was in its reader's executor, and nobody else has had it.
+// private tells whether what was read was in its reader's executor, and no other has had it.
 func (o *oracle) private(id comms.JobID, d *comms.Desc) bool {
 	return d.Place.Kind == comms.PlaceLive && o.shared[copyID{id, d.Ref, d.Attempt}] == ""
 }
 
-// untold tells whether an attempt has read something of which no event ever told where it lies. What
-// it has read is one number for all of that, so that nobody can compare it.
+// untold tells whether an attempt has read something of which no event ever told where it lies. One
+// number stands for all that it has read, so that a comparison is not possible.
 func (o *oracle) untold(id comms.JobID, f *facts, read []dataRead) bool {
 	return slices.ContainsFunc(read, func(d dataRead) bool {
 		_, told := f.current[d.Ref]
@@ -191,13 +191,13 @@ func (o *oracle) silent(id comms.JobID, read []dataRead) bool {
 	return !slices.ContainsFunc(read, func(d dataRead) bool { return !o.bare[copyID{id, d.Ref, d.Attempt}] && !o.private(id, &d.Desc) })
 }
 
-// differs sees what is stored of datasets that were made again.
+// differs sees what is stored of recomputed datasets.
 func (o *oracle) differs(k *core.Kept, f *facts, c *core.Commit) {
 	if r := c.Row; r != nil {
 		f.blamed = f.blamed || r.Fails
 		switch {
 		case k.Row.Phase.Final() && !r.Phase.Final():
-			f.differed = k.Row.Differs // somebody has asked for the job to run again: what it was to fail for, it has
+			f.differed = k.Row.Differs // a client has asked for a rerun: the job has failed for these
 		case r.Phase == comms.JobDone && k.Graph.Rebuilt == dag.RebuiltFail && r.Differs > f.differed:
 			o.w.fail(c.Job, "the job is to fail when something differs; it is done, and %s", r.Differing)
 		}
@@ -207,5 +207,5 @@ func (o *oracle) differs(k *core.Kept, f *facts, c *core.Commit) {
 	}
 }
 
-// whyOutdated is why a task starts over that has read what is gone.
-const whyOutdated = "it has read what was made again and differs"
+// whyOutdated is why a task restarts that has read what is lost.
+const whyOutdated = "it has read a dataset that was recomputed and differs"

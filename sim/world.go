@@ -9,7 +9,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/memnet"
-	"github.com/cascade-run/cascade/internal/agenda"
+	"github.com/cascade-run/cascade/internal/eventqueue"
 )
 
 // Result is how a run went.
@@ -39,7 +39,7 @@ type world struct {
 	seed    uint64
 	now     time.Duration
 	stepped time.Duration // by which the wall clock was set forward
-	agenda  agenda.Agenda[func()]
+	agenda  eventqueue.Agenda[func()]
 	net     *memnet.Net[comms.Message] // controller, agents, client
 	lan     *memnet.Net[comms.Message] // agents with their executors: a broken link is an end
 	steps   int

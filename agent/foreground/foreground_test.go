@@ -14,7 +14,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
-	"github.com/cascade-run/cascade/internal/said"
+	"github.com/cascade-run/cascade/internal/testing/output"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func words(text string) []comms.Word {
 }
 
 // shell is a task with an input of its own file, an inline one and two outputs.
-func shell(t *testing.T, script string, stdout, stderr *said.Buffer) *foreground.Task {
+func shell(t *testing.T, script string, stdout, stderr *output.Buffer) *foreground.Task {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestDo(t *testing.T) {
 		{"an output is missing", "echo 1 > $CASCADE_OUT_BIG", "", "", "error: the command ended with status 0 but did not write output \"small\""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var stdout, stderr said.Buffer
+			var stdout, stderr output.Buffer
 			item, err := shell(t, tt.script, &stdout, &stderr).Do(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +105,7 @@ func TestDoFails(t *testing.T) {
 		{"no such function", func(t *foreground.Task) { t.Kind.Function = "absent" }, `the program has no function "absent"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var stdout, stderr said.Buffer
+			var stdout, stderr output.Buffer
 			task := shell(t, "", &stdout, &stderr)
 			tt.change(task)
 			if _, err := task.Do(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -119,7 +119,7 @@ func TestDoIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	out := &interrupting{cancel: func() { cancel(errors.New("enough")) }}
-	var stderr said.Buffer
+	var stderr output.Buffer
 	task := shell(t, "trap 'echo stopped >&2; exit 1' TERM; echo ready; while :; do sleep 0.01; done", nil, &stderr)
 	task.Stdout = out
 	item, err := task.Do(ctx)

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // The test binary plays an agent that starts a shell and lives until it is killed.
@@ -160,11 +160,11 @@ func TestReadOnlyKeepsFlags(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root's folders are mounted")
 	}
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	dir := t.TempDir()
-	scratchfs.Mount(t, "tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=1m")
+	smallfs.Mount(t, "tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=1m")
 	c := shell("grep ' " + dir + " ' /proc/self/mounts | tail -n 1")
 	c.ReadOnly = []string{dir}
 	p, err := Start(c)

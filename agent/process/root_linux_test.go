@@ -11,13 +11,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // rooted is a shell in a root of its own, which sees the folder shown of the host.
 func rooted(t *testing.T, script string) (c Command, shown string) {
 	t.Helper()
-	dir, shown := scratchfs.Programs(t, "sh", "cat", "ls", "sleep", "stat"), t.TempDir()
+	dir, shown := smallfs.Programs(t, "sh", "cat", "ls", "sleep", "stat"), t.TempDir()
 	for name, text := range map[string]string{"mark": "of the image\n", "etc/hosts": "", "data/old": ""} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 func contained(image string) dag.Environment {
@@ -19,7 +19,7 @@ func contained(image string) dag.Environment {
 // An image is pulled and unpacked once; what it is made of is its key.
 func TestContainer(t *testing.T) {
 	files := write(t, t.TempDir(), map[string]string{"mark": "of the image", "bin/tool": "#!"})
-	image, log := scratchfs.FakePodman(t, files, "id-1")
+	image, log := smallfs.FakePodman(t, files, "id-1")
 	dir := t.TempDir()
 	prepare := func() (Activation, []string) {
 		t.Helper()
@@ -56,7 +56,7 @@ func TestContainer(t *testing.T) {
 	if again, said := prepare(); again.Built || again.Root != act.Root || len(said) != 1 {
 		t.Errorf("once more: %+v by %q", again, said)
 	}
-	image, log = scratchfs.FakePodman(t, files, "id-2")
+	image, log = smallfs.FakePodman(t, files, "id-2")
 	if other, _ := prepare(); !other.Built || other.Root == act.Root {
 		t.Errorf("another image of the same name: %+v", other)
 	}
@@ -64,7 +64,7 @@ func TestContainer(t *testing.T) {
 
 // A container that a killed agent left is in nobody's way, and no other is left.
 func TestContainerLeft(t *testing.T) {
-	image, log := scratchfs.FakePodman(t, write(t, t.TempDir(), map[string]string{"mark": "of the image"}), "id")
+	image, log := smallfs.FakePodman(t, write(t, t.TempDir(), map[string]string{"mark": "of the image"}), "id")
 	cache := New(t.TempDir())
 	defer cache.Close()
 	act, err := cache.Prepare(t.Context(), contained(image), nil)
@@ -85,7 +85,7 @@ func TestContainerLeft(t *testing.T) {
 }
 
 func TestContainerFails(t *testing.T) {
-	scratchfs.FakePodman(t, t.TempDir(), "id")
+	smallfs.FakePodman(t, t.TempDir(), "id")
 	cache := New(t.TempDir())
 	defer cache.Close()
 	for image, want := range map[string]string{

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/agent/internal/testmodule"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/testing/testmodule"
 )
 
 func listing(t *testing.T, dir string) string {

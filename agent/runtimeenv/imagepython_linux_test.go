@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // imageOf makes an image whose python3 is a script of the shell; it has none without a script.
@@ -19,13 +19,13 @@ func imageOf(t *testing.T, script string) (image string) {
 	if os.Geteuid() != 0 {
 		t.Skip("takes root, or user namespaces")
 	}
-	files := scratchfs.Programs(t, "sh")
+	files := smallfs.Programs(t, "sh")
 	if script != "" {
 		if err := os.WriteFile(filepath.Join(files, "bin", "python3"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	image, _ = scratchfs.FakePodman(t, files, "id")
+	image, _ = smallfs.FakePodman(t, files, "id")
 	return image
 }
 

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 func uvOf(c *Cache) *uvTool {
@@ -335,14 +335,14 @@ func TestKilledBuild(t *testing.T) {
 }
 
 func TestDiskFull(t *testing.T) {
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	cache := newPythonCache(t)
 	if err := os.Mkdir(filepath.Join(cache.dir, "python"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	scratchfs.Tmpfs(t, filepath.Join(cache.dir, "python"), 1<<20)
+	smallfs.Tmpfs(t, filepath.Join(cache.dir, "python"), 1<<20)
 	wheels := makeWheel(t, t.TempDir(), "large", "1", map[string]string{"large.txt": strings.Repeat("0123456789abcdef", 1<<17)})
 	makeWheel(t, wheels, "tiny", "1", nil)
 	_, err := cache.Prepare(t.Context(), fromWheels("e", wheels, "large"), again(t))

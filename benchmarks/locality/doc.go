@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command locality measures what it is worth to run tasks where their data is. On
-// two hosts of one machine (internal/netlab, root needed), with links of a given
+// two hosts of one machine (internal/testing/netlab, root needed), with links of a given
 // bandwidth, each of many tasks reads a dataset of its own that lies on a host by
 // chance.
 //

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 // hosts are those of this machine on which one system runs: network namespaces on one

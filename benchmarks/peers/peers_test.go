@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
@@ -170,7 +170,7 @@ func patient(p *plan) {
 // killed workers is left out: on a busy host the tasks may have ended before one is killed.
 func TestSmoke(t *testing.T) {
 	tier.Nightly(t, "runs Dask and Cascade for a minute")
-	needs.Python(t)
+	pyenv.Python(t)
 	p := plan{workloads: workloads(), systems: systems(), short: true, rounds: 1, budget: time.Hour}
 	if err := p.choose("cascade-go,cascade-python,dask", "noop,latency,chain,fan,merge,tree,handover,sdmi,bdg,repeat,simulation"); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestSmoke(t *testing.T) {
 // exchange what the steps need.
 func TestMPI(t *testing.T) {
 	tier.Nightly(t, "runs MPI for half a minute")
-	needs.Python(t)
+	pyenv.Python(t)
 	t.Setenv("OMPI_MCA_mpi_yield_when_idle", "1") // beside other tests ranks that wait must not take the cores from those that work
 	p := plan{workloads: slices.DeleteFunc(workloads(), func(w workload) bool { return w.hosts > 0 }), systems: systems(), short: true, rounds: 1, budget: time.Hour}
 	if err := p.choose("mpi", ""); err != nil {

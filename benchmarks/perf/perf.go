@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 )
 
 // Figure is one measured number.
@@ -175,7 +176,7 @@ func (b *bench) local(ctx context.Context) (*cascade.Cluster, error) {
 // Jobs of earlier measurements go: with a million of them a submit deletes one, too.
 func (b *bench) start(ctx context.Context, name string, opts ...cascade.Option) (*cascade.Cluster, error) {
 	state := filepath.Join(b.opts.State, name)
-	_, err := cascade.Clean(state, cascade.CleanAll())
+	_, err := admin.Clean(state, admin.CleanAll())
 	if err != nil && !errors.Is(err, cascade.ErrNotFound) { // no state, or the beginning of one: nothing was measured
 		return nil, fmt.Errorf("remove what was measured before (or delete the folder %s): %w", state, err)
 	}

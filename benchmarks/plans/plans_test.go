@@ -16,7 +16,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 	"github.com/cascade-run/cascade/internal/testing/tier"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"

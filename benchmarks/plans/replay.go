@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
@@ -46,7 +47,7 @@ func replayOne(path string, from, to execution) (r replayedOn, err error) {
 	}
 	var recording bytes.Buffer
 	err = from.run(func(ctx context.Context, client *cascade.Client) error {
-		if err := client.SetProfiles(ctx, &im.Profile); err != nil {
+		if err := admin.SetProfiles(ctx, client, &im.Profile); err != nil {
 			return err
 		}
 		took, rows, _, err := submit(ctx, client, im.Graph)
@@ -83,7 +84,7 @@ func replayOne(path string, from, to execution) (r replayedOn, err error) {
 		// The recorded times include the cost of a sleep task, so the original job runs.
 		learned := im.Profile
 		learned.Profiles = again.Profile.Profiles
-		if err := client.SetProfiles(ctx, &learned); err != nil {
+		if err := admin.SetProfiles(ctx, client, &learned); err != nil {
 			return err
 		}
 		r.ran, _, _, err = submit(ctx, client, im.Graph)

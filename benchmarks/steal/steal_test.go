@@ -34,7 +34,7 @@ func TestShareOf(t *testing.T) {
 
 func TestMovesOf(t *testing.T) {
 	got := movesOf([]comms.StoryRow{{At: "1", Cause: "a1 is idle and takes what a0 has not begun"}, {At: "1", Cause: "a1 is idle and takes what a0 has not begun"},
-		{At: "2", Cause: "rebuilds what was lost"}, {At: "3", Cause: "a0 is idle and takes what a1 has not begun"}})
+		{At: "2", Cause: "its attempt or outputs were lost and are needed"}, {At: "3", Cause: "a0 is idle and takes what a1 has not begun"}})
 	if got != 2 {
 		t.Errorf("counted %d moves, want 2", got)
 	}

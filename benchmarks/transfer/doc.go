@@ -3,7 +3,7 @@
 // Command transfer measures how datasets move between hosts, beside iperf3 in the
 // same namespaces in the same run. It needs root, for package netlab, and iperf3.
 //
-//	this process ─ makes hosts (internal/netlab), starts itself on each ─▶ worker: agent/transfer over shared memory
+//	this process ─ makes hosts (internal/testing/netlab), starts itself on each ─▶ worker: agent/transfer over shared memory
 //	             ─ one line of JSON a command ─────────────────────────▶ offer, pull, beat ...
 //	             ─ iperf3 between the same hosts, each round anew
 //

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/agent/transfer"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 // heartbeats measures round trips on a control link while nothing else happens,

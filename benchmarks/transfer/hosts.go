@@ -18,7 +18,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/transfer"
 	"github.com/cascade-run/cascade/comms/pki"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 // site is a lab with a worker on each host.

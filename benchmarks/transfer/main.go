@@ -20,7 +20,7 @@ import (
 	"github.com/cascade-run/cascade/agent/transfer"
 	"github.com/cascade-run/cascade/benchmarks/internal/exit"
 	"github.com/cascade-run/cascade/benchmarks/internal/hosts"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 func main() {

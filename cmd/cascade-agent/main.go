@@ -33,7 +33,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/executor"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 func main() {
@@ -156,7 +156,7 @@ func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 		return cfg, fmt.Errorf("--gang-ports: %w", err)
 	}
 	if cfg.State == "" {
-		dir, err := owner.StateFolder("agent")
+		dir, err := statedir.StateFolder("agent")
 		if err != nil {
 			return cfg, err
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/helptest"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor"
-	"github.com/cascade-run/cascade/internal/hostid"
+	"github.com/cascade-run/cascade/internal/samehost"
 )
 
 func TestMain(m *testing.M) {
@@ -76,7 +76,7 @@ func TestSignalEndsTheAgent(t *testing.T) {
 	select {
 	case r := <-c.registered:
 		// Behind what it was told comes the resource of its host.
-		if want := []comms.Amount{{Name: "disk", N: 500}, {Name: "licence", N: 2000}, {Name: hostid.Resource(), N: hostid.Amount}}; r.Agent != "a1" || !slices.Equal(r.Total.Custom, want) {
+		if want := []comms.Amount{{Name: "disk", N: 500}, {Name: "licence", N: 2000}, {Name: samehost.Resource(), N: samehost.Amount}}; r.Agent != "a1" || !slices.Equal(r.Total.Custom, want) {
 			t.Errorf("agent %q registered with %v", r.Agent, r.Total.Custom)
 		}
 	case n := <-code:

@@ -25,7 +25,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 func main() {
@@ -128,7 +128,7 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 		x.set(n)
 	}
 	if cfg.State == "" {
-		dir, err := owner.StateFolder("controller")
+		dir, err := statedir.StateFolder("controller")
 		if err != nil {
 			return cfg, err
 		}

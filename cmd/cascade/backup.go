@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/controller"
 	"github.com/cascade-run/cascade/controller/gcs"
 )
@@ -40,7 +41,7 @@ still needed, they are recomputed.`,
 				err = controller.Backup(dir, file)
 			}
 			if running := new(gcs.LockedError); a.to != "" || errors.As(err, &running) {
-				err = a.head(c.Context(), func(client *cascade.Client) error { return client.Backup(c.Context(), file) })
+				err = a.head(c.Context(), func(client *cascade.Client) error { return admin.Backup(c.Context(), client, file) })
 			}
 			if err != nil || a.json {
 				return err

@@ -7,7 +7,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
-	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 )
 
 func (a *app) cleanCommand() *cobra.Command {
@@ -26,14 +26,14 @@ delete them.`,
 		Example: "  cascade clean\n  cascade clean --state /var/lib/cascade-agent --force",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			var opts []cascade.CleanOption
+			var opts []admin.CleanOption
 			if force {
-				opts = append(opts, cascade.CleanForce())
+				opts = append(opts, admin.CleanForce())
 			}
 			if all {
-				opts = append(opts, cascade.CleanAll())
+				opts = append(opts, admin.CleanAll())
 			}
-			done, err := cascade.Clean(a.state, opts...)
+			done, err := admin.Clean(a.state, opts...)
 			for _, d := range done {
 				if e := a.printCleaned(d); e != nil {
 					return e
@@ -47,7 +47,7 @@ delete them.`,
 	return c
 }
 
-func (a *app) printCleaned(c cascade.Cleaned) error {
+func (a *app) printCleaned(c admin.Cleaned) error {
 	if a.json {
 		return a.printJSON(c)
 	}
@@ -56,7 +56,7 @@ func (a *app) printCleaned(c cascade.Cleaned) error {
 		did = append(did, fmt.Sprintf("ended process %d, which served it", c.Owner))
 	}
 	if n := len(c.Ended); n > 0 {
-		did = append(did, fmt.Sprintf("ended what it had started: %s", strings.Trim(fmt.Sprint(c.Ended), "[]")))
+		did = append(did, fmt.Sprintf("ended its processes: %s", strings.Trim(fmt.Sprint(c.Ended), "[]")))
 	}
 	if c.Memory != "" {
 		did = append(did, fmt.Sprintf("removed %s of shared memory in %s", units.BytesSize(float64(c.Bytes)), c.Memory))

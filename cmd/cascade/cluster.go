@@ -13,10 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func (a *app) controllerState() (string, error) {
 	if a.state != "" {
 		return filepath.Abs(a.state)
 	}
-	return owner.StateFolder("controller")
+	return statedir.StateFolder("controller")
 }
 
 // head connects to the controller that is meant.
@@ -59,7 +60,7 @@ func (a *app) head(ctx context.Context, f func(*cascade.Client) error) (err erro
 	}
 	c, err := cascade.Dial(ctx, to, a.options()...)
 	if err != nil {
-		if dir != "" && owner.NobodyListens(err) {
+		if dir != "" && statedir.NobodyListens(err) {
 			return fmt.Errorf("no controller serves %s on this host: start cascade-controller --state %s (after cascade cluster init), or say another with --state or --to: %w", dir, quoted(dir), err)
 		}
 		return err
@@ -93,7 +94,7 @@ From now on --to on this host accepts the cluster's name.`,
 			if err != nil {
 				return err
 			}
-			if _, err := cascade.RememberCluster(cfg.Name, daemon.ControllerSocket(cfg.State)); err != nil {
+			if _, err := admin.RememberCluster(cfg.Name, daemon.ControllerSocket(cfg.State)); err != nil {
 				return err
 			}
 			if a.json {
@@ -129,7 +130,7 @@ type tokenObject struct {
 // with what its bearer has to type.
 func (a *app) invite(ctx context.Context, o tokenObject, life time.Duration, how string) error {
 	return a.head(ctx, func(client *cascade.Client) error {
-		token, expires, err := client.Invite(ctx, o.Role, o.Name, o.Uses, life)
+		token, expires, err := admin.Invite(ctx, client, o.Role, o.Name, o.Uses, life)
 		if err != nil {
 			return err
 		}
@@ -224,7 +225,7 @@ and expires after 30 days without use. Hosts join with cascade-agent --join.`,
 				}
 				name = u.Username
 			}
-			cluster, err := cascade.JoinCluster(c.Context(), args[0], token, name)
+			cluster, err := admin.JoinCluster(c.Context(), args[0], token, name)
 			if err != nil {
 				return err
 			}
@@ -297,7 +298,7 @@ agent stops. SIGTERM to its process does the same.`,
 				return badInputf("drain: --grace %v: it cannot be negative", grace)
 			}
 			return a.head(c.Context(), func(client *cascade.Client) error {
-				if err := client.Drain(c.Context(), args[0], grace, reason); err != nil {
+				if err := admin.Drain(c.Context(), client, args[0], grace, reason); err != nil {
 					return err
 				}
 				if a.json {
@@ -336,7 +337,7 @@ func (a *app) clusterRevokeCommand() *cobra.Command {
 				role = ""
 			}
 			return a.head(c.Context(), func(client *cascade.Client) error {
-				if err := client.Revoke(c.Context(), role, name, serial); err != nil {
+				if err := admin.Revoke(c.Context(), client, role, name, serial); err != nil {
 					return err
 				}
 				if a.json {
@@ -362,7 +363,7 @@ func (a *app) clusterRenewCommand() *cobra.Command {
 			if a.to == "" {
 				return badInputf("renew: say which cluster (--to)")
 			}
-			return a.head(c.Context(), func(client *cascade.Client) error { return client.Renew(c.Context()) })
+			return a.head(c.Context(), func(client *cascade.Client) error { return admin.Renew(c.Context(), client) })
 		},
 	}
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/internal/safedir"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 func (a *app) connectCommand() *cobra.Command {
@@ -37,7 +37,7 @@ else in /tmp/cascade-UID.`,
 			if err != nil {
 				return err
 			}
-			g, err := cascade.OpenGateway(c.Context(), a.to, dir, a.options()...)
+			g, err := admin.OpenGateway(c.Context(), a.to, dir, a.options()...)
 			if err != nil {
 				return err
 			}
@@ -59,9 +59,9 @@ else in /tmp/cascade-UID.`,
 	}
 }
 
-// socketFolder is where the sockets to a cluster are when nobody says it.
+// socketFolder is where the sockets to a cluster are by default.
 func socketFolder(to string) (string, error) {
-	base, err := owner.RuntimeFolder()
+	base, err := statedir.RuntimeFolder()
 	if err != nil {
 		return "", err
 	}

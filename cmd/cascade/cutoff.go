@@ -11,9 +11,9 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// A job is cut off when it has not ended and nobody serves its state folder but
-// this command, which only looks: what the store says of it is how it stood when
-// its run ended, and nothing will change.
+// A job is cut off when it has not ended and only this command, which reads, serves
+// its state folder: what the store says of it is how it stood when its run ended, and
+// nothing will change.
 
 // cutOff says what becomes of a job of that phase while nothing serves the state;
 // "" when it has ended or is served.

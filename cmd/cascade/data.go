@@ -244,7 +244,7 @@ func (a *app) get(ctx context.Context, j *cascade.Job, name, output string) erro
 }
 
 // whyMissing adds to the error of a dataset that is not there what became of its
-// task, when that is why, or that nobody asked to keep it.
+// task, when that is why, or that the job did not keep it.
 func whyMissing(ctx context.Context, client *cascade.Client, j *cascade.Job, name string, missing error) error {
 	if !errors.Is(missing, cascade.ErrNotFound) && !errors.Is(missing, cascade.ErrBadRequest) {
 		return missing

@@ -102,7 +102,7 @@ func (a *app) envShowCommand(f *envFlags) *cobra.Command {
 			}
 			switch {
 			case len(found) == 0:
-				return badInputf("nothing was built on this host whose ID begins with %q; cascade env ls lists what was", args[0])
+				return badInputf("no environment on this host has an ID that begins with %q; cascade env ls lists them", args[0])
 			case len(found) > 1:
 				return badInputf("%d entries have IDs that begin with %q: write more of it", len(found), args[0])
 			}

@@ -36,7 +36,7 @@ func TestEnv(t *testing.T) {
 	id := act.Keys[0]
 	expect(run("ls"), "ID", id[:len("binary-")+12], "10B", "now", "tool")
 	expect(run("show", id), id, "tool", "mine in "+job)
-	expect(run("show", "python"), `nothing was built on this host whose ID begins with "python"`)
+	expect(run("show", "python"), `no environment on this host has an ID that begins with "python"`)
 	expect(run("prune"), "0 entries removed")
 	if err := cache.Close(); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ type past struct {
 type restart struct {
 	At      string `json:"at"`
 	Attempt uint32 `json:"attempt,omitempty"` // 0: the story does not say which
-	Done    bool   `json:"done,omitempty"`    // it had ended well; else it came to nothing
+	Done    bool   `json:"done,omitempty"`    // it had ended well; else it ended without result
 	Why     string `json:"why"`
 	lost    bool   // with its agent, or what it had produced was
 }
@@ -52,14 +52,14 @@ func readPast(story iter.Seq2[*comms.StoryRow, error]) (p past, err error) {
 			done, again = false, true
 			p.start, p.lost = nil, nil
 		case "gang starts over":
-			if again { // with what came to nothing here
+			if again { // with the attempt that ended here
 				p.before.At = row.At
 				continue
 			}
 			p.before = &restart{At: row.At, Done: done, Why: whyOf(row)}
 			done, again = false, true
 			p.start = nil
-		case "failed", "skipped", "cancelled", "agent back":
+		case "failed", "skipped", "cancelled", "agent back", "moved":
 			p.lost = nil
 		case "agent lost":
 			p.lost = row
@@ -91,7 +91,7 @@ func (b *restart) text(last uint32, waits bool) string {
 	case b.Done:
 		return fmt.Sprintf("attempt %d was done, and was repeated from %s on: %s", attempt, clock(b.At), oneLine(b.Why))
 	}
-	return fmt.Sprintf("attempt %d came to nothing at %s: %s", attempt, clock(b.At), oneLine(b.Why))
+	return fmt.Sprintf("attempt %d ended without result at %s: %s", attempt, clock(b.At), oneLine(b.Why))
 }
 
 // cause makes the last input the one that the story names as the cause of the start: an

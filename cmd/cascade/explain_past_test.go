@@ -73,7 +73,7 @@ func TestPublishedAt(t *testing.T) {
 // A task whose agent is lost says what it waits for until it is back, or starts elsewhere.
 func TestLossIsExplained(t *testing.T) {
 	lost := &comms.StoryRow{At: "2026-11-20T08:00:02Z", What: "agent lost", Agent: "node2", Cause: "connection closed", Detail: "its task restarts after a grace of 30 s"}
-	for next, want := range map[string]bool{"": true, "agent back": false, "starts over": false, "started": false, "finished": false, "cancelled": false} {
+	for next, want := range map[string]bool{"": true, "agent back": false, "moved": false, "starts over": false, "started": false, "finished": false, "cancelled": false} {
 		told, err := readPast(func(yield func(*comms.StoryRow, error) bool) {
 			if yield(&comms.StoryRow{What: "started", Attempt: 1}, nil) && yield(lost, nil) && next != "" {
 				yield(&comms.StoryRow{What: next, Attempt: 1}, nil)

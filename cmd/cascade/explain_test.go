@@ -148,15 +148,15 @@ func TestExplainBefore(t *testing.T) {
 	}{
 		{"nothing", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s")}, ""},
 		{"an error", []*comms.StoryRow{started, row("02", "retried", 1, "the run", "executor 7; 1 s; exit: 1")},
-			"attempt 1 came to nothing at 08:00:02: executor 7; 1 s; exit: 1"},
+			"attempt 1 ended without result at 08:00:02: executor 7; 1 s; exit: 1"},
 		{"the end of its executor", []*comms.StoryRow{started, row("02", "retried", 1, "executor 7: its executor died before it could report", "")},
-			"attempt 1 came to nothing at 08:00:02: executor 7: its executor died before it could report"},
+			"attempt 1 ended without result at 08:00:02: executor 7: its executor died before it could report"},
 		{"its gang", []*comms.StoryRow{started, row("02", "retried", 1, "a[1] ended: its gang starts over", "executor 7; 1 s")},
-			"attempt 1 came to nothing at 08:00:02: a[1] ended: its gang starts over; executor 7; 1 s"},
+			"attempt 1 ended without result at 08:00:02: a[1] ended: its gang starts over; executor 7; 1 s"},
 		{"its gang, when it was done", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), row("03", "retried", 1, "a[1] ended: its gang starts over", "")},
 			"attempt 1 was done, and was repeated from 08:00:03 on: a[1] ended: its gang starts over"},
 		{"a gang on several hosts, by this member", []*comms.StoryRow{started, row("02", "retried", 1, "the run", "exit: 1"), row("03", "gang starts over", 2, "t ended: its gang starts over", "exit: 1")},
-			"attempt 1 came to nothing at 08:00:03: exit: 1"},
+			"attempt 1 ended without result at 08:00:03: exit: 1"},
 		{"what it made is gone", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), row("03", "retried", 1, "t.o: this dataset is gone and is needed again", ""), row("04", "started", 2, "the job was assigned", "")},
 			"attempt 1 was done, and was repeated from 08:00:03 on: t.o: this dataset is gone and is needed again"},
 		{"its host is lost", []*comms.StoryRow{started, row("02", "agent lost", 0, "connection closed", "its task restarts"), gone},
@@ -164,7 +164,7 @@ func TestExplainBefore(t *testing.T) {
 		{"its host is lost, when it was done", []*comms.StoryRow{started, row("02", "finished", 1, "the run", "1 s"), gone},
 			"attempt 1 was done, and was repeated from 08:00:32 on: its outputs were lost with agent node2"},
 		{"the second of three", []*comms.StoryRow{started, row("02", "retried", 1, "the run", "exit: 1"), row("03", "started", 2, "", ""), row("04", "retried", 2, "the run", "exit: 2")},
-			"attempt 2 came to nothing at 08:00:04: exit: 2"},
+			"attempt 2 ended without result at 08:00:04: exit: 2"},
 	} {
 		told, err := readPast(func(yield func(*comms.StoryRow, error) bool) {
 			for _, r := range c.rows {

@@ -11,8 +11,8 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// hint is a command for the user's next line. What said where the cluster or the state
-// is, and would not be said by itself there, is said again.
+// hint is a command for the user's next line. It repeats the flags that name the cluster
+// or the state, unless the environment says the same.
 func (a *app) hint(words ...string) string {
 	if a.to != a.getenv("CASCADE_TO") {
 		words = append(words, "--to", a.to)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
@@ -89,7 +89,7 @@ func TestImagesWithoutTheLibrary(t *testing.T) {
 				}
 			}
 			image(t, files)
-			scratchfs.FakePodman(t, files, name)
+			smallfs.FakePodman(t, files, name)
 			h := newHost(t)
 			h.write("job.yaml", `job: image
 environments:

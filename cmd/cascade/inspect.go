@@ -326,7 +326,7 @@ func (a *app) steerCommand(use, short, said string, do func(ctx context.Context,
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) (err error) {
 				name := ""
-				if verb == "forget" { // afterwards nobody knows it
+				if verb == "forget" { // afterwards it is not known
 					if name, err = jobName(c.Context(), client, j); err != nil {
 						return err
 					}

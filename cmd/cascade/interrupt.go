@@ -25,8 +25,8 @@ func (s *signals) take() (c <-chan os.Signal, leave func()) {
 	return s.taken, func() { s.takers.Add(-1) }
 }
 
-// listen returns a context that the first interrupt ends which nobody takes. What
-// does not heed that is ended by the next: unheeded is called before.
+// listen returns a context that the first interrupt ends which no caller of take
+// receives. The next interrupt ends the process: unheeded is called before.
 func (s *signals) listen(ctx context.Context, from <-chan os.Signal, unheeded func()) (_ context.Context, end func()) {
 	s.taken = make(chan os.Signal, 2) // a command does something at the first and at the second
 	ctx, cancel := context.WithCancelCause(ctx)

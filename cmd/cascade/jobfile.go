@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/pysource"
 	"github.com/cascade-run/cascade/internal/wfformat"
+	"github.com/cascade-run/cascade/jobfile"
 )
 
 // jobFlags are the flags of commands that read a job file.
@@ -84,7 +84,7 @@ func (a *app) checkOutputs(g *dag.Graph, dir string, f *jobFlags) error {
 			keep = append(keep, path)
 		}
 	}
-	err := cascade.CheckOutputs(g, dir, keep...)
+	err := jobfile.CheckOutputs(g, dir, keep...)
 	var found dag.Problems
 	if errors.As(err, &found) {
 		for i := range found {
@@ -130,9 +130,9 @@ func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, err
 	return g, nil
 }
 
-// findFiles is cascade.FindFiles, and tells which links of a pattern lead to nothing.
+// findFiles is jobfile.FindFiles, and tells which links of a pattern lead to nothing.
 func (a *app) findFiles(dir string) func(path string, pattern bool) ([]string, error) {
-	return cascade.FindFiles(dir, func(link string) {
+	return jobfile.FindFiles(dir, func(link string) {
 		fmt.Fprintf(a.err, "note: %s is left out: the link leads to nothing\n", relative(link))
 	})
 }

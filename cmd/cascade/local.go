@@ -91,7 +91,7 @@ func openJobs(ctx context.Context, client *cascade.Client) ([]comms.JobRow, erro
 }
 
 // waitForOthers waits for the jobs that would be cut off by the end of this
-// command's cluster. Nobody else waits for those that an earlier run left, so
+// command's cluster. No other command waits for those that an earlier run left, so
 // their outputs are copied here.
 func (a *app) waitForOthers(ctx context.Context, cluster *cascade.Cluster, left []comms.JobRow) error {
 	client := cluster.Client

@@ -73,17 +73,17 @@ type app struct {
 	verbose  int
 	tcp      bool
 	owner    bool           // the cluster ends with this command: it has no other host
-	left     []comms.JobRow // jobs that an earlier run left, which nobody else waits for
-	rerun    bool           // the command has tasks of an earlier job begin again
-	differed uint64         // datasets that this job had made again otherwise before
+	left     []comms.JobRow // jobs that an earlier run left, for which no other command waits
+	rerun    bool           // the command reruns tasks of an earlier job
+	differed uint64         // recomputed datasets of this job that differed before
 	alone    bool           // the state is read by this command only: no task runs
 
 	retained bool                     // the job keeps the results of all tasks
-	anew     func(comms.JobID) string // how to run the file of a job that failed when it is mended; nil without a file
+	anew     func(comms.JobID) string // how to run the file of a job that failed when it is fixed; nil without a file
 	file     jobText                  // that was read last
 }
 
-// badInput marks errors that the user mends in what was given to the command.
+// badInput marks errors that the user fixes in the input of the command.
 type badInput struct{ error }
 
 func (e badInput) Unwrap() error { return e.error }

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cascade-run/cascade"
-	"github.com/cascade-run/cascade/internal/said"
+	testoutput "github.com/cascade-run/cascade/internal/testing/output"
 )
 
 // asCommand makes the test binary the command itself, for tests that kill it.
@@ -152,7 +152,7 @@ type call struct {
 	app        *app
 	args       []string
 	interrupts chan os.Signal
-	out, err   said.Buffer
+	out, err   testoutput.Buffer
 	code       chan int
 }
 
@@ -160,7 +160,7 @@ type call struct {
 const deadline = 5 * time.Minute
 
 // await waits until the text was written.
-func await(t testing.TB, b *said.Buffer, text string) {
+func await(t testing.TB, b *testoutput.Buffer, text string) {
 	t.Helper()
 	late := time.NewTimer(deadline)
 	defer late.Stop()

@@ -20,8 +20,8 @@ import (
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/needs"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // place is where somebody types: a host, and a home of his or her own.
@@ -274,7 +274,7 @@ func testGateway(t *testing.T, person *place) {
 		t.Errorf("through the gateway the result has %d bytes", len(out))
 	}
 	t.Run("by the client in Python", func(t *testing.T) {
-		needs.Python(t)
+		pyenv.Python(t)
 		dir, err := os.UserCacheDir()
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade/benchmarks/perf"
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 func (a *app) perfCommand() *cobra.Command {
@@ -62,7 +62,7 @@ func (a *app) perfState() (string, error) {
 	var err error
 	dir := a.state
 	if dir == "" {
-		if dir, err = owner.StateFolder("perf"); err != nil {
+		if dir, err = statedir.StateFolder("perf"); err != nil {
 			return "", err
 		}
 	}

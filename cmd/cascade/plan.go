@@ -19,8 +19,8 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/outfile"
-	"github.com/cascade-run/cascade/internal/owner"
 	"github.com/cascade-run/cascade/internal/report"
+	"github.com/cascade-run/cascade/internal/statedir"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -100,7 +100,7 @@ func (a *app) durations(ctx context.Context, file string) (known profiles.Snapsh
 		source = "this host's state"
 		dir := a.state
 		if dir == "" {
-			if dir, err = owner.StateFolder(filepath.Base(os.Args[0])); err != nil {
+			if dir, err = statedir.StateFolder(filepath.Base(os.Args[0])); err != nil {
 				return known, "", err
 			}
 		}
@@ -110,7 +110,7 @@ func (a *app) durations(ctx context.Context, file string) (known profiles.Snapsh
 	}
 	f, err := a.knownProfiles(ctx, "")
 	if err != nil {
-		return known, source, fmt.Errorf("ask what tasks took before (--profile FILE does without): %w", err)
+		return known, source, fmt.Errorf("ask for the profiles of earlier runs (--profile FILE needs none): %w", err)
 	}
 	return f.Snapshot(), source, nil
 }
@@ -146,7 +146,7 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 			return err
 		}
 		if none {
-			fmt.Fprintln(a.out, "\nno agent is there: this plan is for those that were, and nobody follows it")
+			fmt.Fprintln(a.out, "\nno agent is connected: this plan is for the agents of before, and is not in use")
 		}
 		return j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 			if p.Phase.Final() {

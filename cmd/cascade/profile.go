@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
@@ -119,7 +120,7 @@ links that were measured often enough. --json prints everything.`,
 				return err
 			}
 			if len(args) > 0 && len(f.Profiles)+len(f.Links) == 0 {
-				return badInputf("nothing is known of %q: cascade profile show lists what is", args[0])
+				return badInputf("no profile of %q: cascade profile show lists the profiles", args[0])
 			}
 			if a.json {
 				for i := range f.Profiles {
@@ -239,7 +240,7 @@ certificates this needs the role admin.`,
 			if err != nil {
 				return badInput{err}
 			}
-			if err := a.withClient(c.Context(), func(client *cascade.Client) error { return client.SetProfiles(c.Context(), f) }); err != nil {
+			if err := a.withClient(c.Context(), func(client *cascade.Client) error { return admin.SetProfiles(c.Context(), client, f) }); err != nil {
 				return err
 			}
 			return a.said("%s", counted(f))

@@ -38,7 +38,7 @@ type progress struct {
 	looked  bool            // for them: what is new from then on was lost meanwhile
 
 	cores   coresAsked
-	differs uint64 // datasets that it was said to have made again otherwise
+	differs uint64 // recomputed datasets that were reported to differ
 }
 
 const (
@@ -232,7 +232,7 @@ func (s *progress) waitsFor(ctx context.Context, client *cascade.Client, p *casc
 	return why
 }
 
-// buildings is building of all that the controller knows. What is in no row was given up
+// buildings is building of all that the controller knows. A build that is in no row ended
 // with its agent.
 func (s *progress) buildings(rows []comms.EnvironmentRow) (all []string) {
 	known := map[string]bool{}
@@ -383,7 +383,7 @@ func progressObject(p *cascade.Progress, cut string) any {
 	return o
 }
 
-// differs says that datasets were made again and are not what they were.
+// differs says that datasets were recomputed and differ.
 func differs(p *cascade.Progress) string {
 	if p.Differs == 1 {
 		return p.Differing

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // A mistake in how a job calls a Python function is told before anything runs, with its
@@ -57,7 +57,7 @@ tasks:
 // What lay on a device is counted: by run for the job, by explain, ls and story for each
 // task. The device is a stand-in, which says by DLPack that it is one.
 func TestDevices(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	h := newHost(t)
 	h.write("away.py", `class Array:
     nbytes = 3 << 20

@@ -40,8 +40,8 @@ func (p *attempt) underDebugger(ctx context.Context) error {
 // symbolOf asks an executor under which name a debugger knows one of its functions.
 func symbolOf(ctx context.Context, program []string, function string) (string, error) {
 	c := exec.CommandContext(ctx, program[0], program[1:]...)
-	// One of an older version knows only the address, at which nobody listens.
-	c.Env = slices.Concat(os.Environ(), []string{executor.EnvAddr + "=ipc:///nobody", executor.EnvWhere + "=" + function})
+	// One of an older version knows only the address, where no process listens.
+	c.Env = slices.Concat(os.Environ(), []string{executor.EnvAddr + "=ipc:///none", executor.EnvWhere + "=" + function})
 	out, err := c.Output()
 	if err != nil {
 		var exit *exec.ExitError

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // A Go function runs under dlv, which is told to stop where it begins.
@@ -72,7 +72,7 @@ func TestReplayWithPackage(t *testing.T) {
 
 // A Python function runs again with its inputs, and under pdb stops where it begins and where it fails.
 func TestReplayPython(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	h := newHost(t)
 	if err := os.Mkdir("steps", 0o700); err != nil {
 		t.Fatal(err)

@@ -133,7 +133,7 @@ func (a *app) taskEnded(t *foreground.Task, item *comms.ReportItem) error {
 		}
 		return err
 	}
-	fmt.Fprintf(a.err, "task %s, attempt %d: done in %s; what it made is not kept\n", name, comms.Try(t.Run.Attempt), report.Seconds(seconds))
+	fmt.Fprintf(a.err, "task %s, attempt %d: done in %s; its outputs are not kept\n", name, comms.Try(t.Run.Attempt), report.Seconds(seconds))
 	return nil
 }
 
@@ -269,11 +269,11 @@ func (p *attempt) inputs(ctx context.Context) error {
 		return p.fetch(ctx, p.job, have)
 	}
 	if !p.flags.rebuild {
-		hint := ", and retain: true in the job file keeps it"
+		hint := ", and retain: true in the job file keeps them"
 		if p.graph.Retain {
 			hint = ""
 		}
-		return badInputf("replay: what %s reads is not kept any more: %s; --rebuild runs the tasks again that made it%s", p.flags.task, some(have.gone), hint)
+		return badInputf("replay: inputs of %s are not kept any more: %s; --rebuild recomputes them%s", p.flags.task, some(have.gone), hint)
 	}
 	again, err := p.makeAgain(ctx)
 	if err != nil {
@@ -283,7 +283,7 @@ func (p *attempt) inputs(ctx context.Context) error {
 		return err
 	}
 	if len(have.gone) > 0 {
-		return fmt.Errorf("replay: job %s, which was to make what %s reads, did not make %s", again.ID(), p.flags.task, some(have.gone))
+		return fmt.Errorf("replay: job %s, which was to recompute the inputs of %s, did not make %s", again.ID(), p.flags.task, some(have.gone))
 	}
 	if err := p.fetch(ctx, again, have); err != nil {
 		return err

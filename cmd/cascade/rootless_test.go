@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
@@ -103,7 +103,7 @@ func TestRootlessPodman(t *testing.T) {
 			t.Skip("no rootless podman here (Debian has newuidmap in uidmap): ", err)
 		}
 	}
-	files := scratchfs.Programs(t, "sh", "cat")
+	files := smallfs.Programs(t, "sh", "cat")
 	mark := filepath.Join(files, "mark")
 	if err := errors.Join(os.WriteFile(mark, []byte("image "), 0o644), os.Chown(mark, 77, 88)); err != nil {
 		t.Fatal(err)

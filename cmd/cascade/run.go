@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -249,7 +250,7 @@ for the job and copies no outputs: the cluster keeps them for cascade get. With
 // tellUnserved tells which agents get nothing of a job, for whose platform it has no binary.
 // The job runs on the others: that it cannot be asked for is no fault of it.
 func (a *app) tellUnserved(ctx context.Context, client *cascade.Client, j *cascade.Job) {
-	all, err := client.Unserved(ctx, j)
+	all, err := admin.Unserved(ctx, client, j)
 	if err != nil {
 		fmt.Fprintf(a.err, "note: which agents have no binary is not known: %v\n", err)
 	}
@@ -288,12 +289,12 @@ func (a *app) unfinished(ctx context.Context, client *cascade.Client, g *dag.Gra
 		if err != nil || r.Name != g.Name {
 			continue
 		}
-		same, err := client.Same(ctx, id, g, dir)
+		same, err := admin.Same(ctx, client, id, g, dir)
 		if err != nil {
 			return nil, err
 		}
 		if same {
-			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (%s, to begin anew)\n", a.hint("cancel", r.ID))
+			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (%s, to restart)\n", a.hint("cancel", r.ID))
 			a.left = slices.Delete(slices.Clone(a.left), i, i+1)
 			return client.Job(id), nil
 		}
@@ -345,8 +346,8 @@ func (a *app) unsaved(id comms.JobID, files []string, err error) error {
 		err, plural(len(files), "output"), a.hint("get", id.String(), "TASK.OUTPUT", "-o", "FILE"), a.hint("ls", "datasets", id.String()))
 }
 
-// watch shows a job's progress to its end. What it says of the job comes behind its
-// taking of the interrupts: from then on one cancels the job.
+// watch shows a job's progress to its end. It takes the interrupts before it prints: from
+// then on one cancels the job.
 func (a *app) watch(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph) (last *cascade.Progress, err error) {
 	a.stdout.follow()
 	interrupts, leave := a.signals.take()

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cascade-run/cascade/internal/said"
+	testoutput "github.com/cascade-run/cascade/internal/testing/output"
 )
 
 // gate is a job whose task tells when it runs and goes on when it is told: both
@@ -266,7 +266,7 @@ func TestRunLeavesWhatDoesNotFit(t *testing.T) {
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
-	log *said.Buffer
+	log *testoutput.Buffer
 }
 
 func (h *host) process(args ...string) *process {
@@ -274,7 +274,7 @@ func (h *host) process(args ...string) *process {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := &process{h.t, exec.Command(self, args...), &said.Buffer{}}
+	p := &process{h.t, exec.Command(self, args...), &testoutput.Buffer{}}
 	p.cmd.Env = append(os.Environ(), asCommand+"=1", "CASCADE_STATE="+h.state)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
@@ -323,7 +323,7 @@ func TestSeparateProcesses(t *testing.T) {
 	h.write("big.yaml", "job: big\ntasks:\n  a: {command: echo hi, out: [y], stdout: y, resources: {licence: 1}}\n")
 	early := h.start("", "run", "big.yaml", "--to", address)
 	await(t, &early.err, "waits: no agent has joined the controller")
-	h.expect(h.start("", "plan", "big", "--to", address), "no agent is there: this plan is for those that were, and nobody follows it")
+	h.expect(h.start("", "plan", "big", "--to", address), "no agent is connected: this plan is for the agents of before, and is not in use")
 	h.expect(h.start("", "explain", "big", "a", "--to", address), "a: ", "waits", "no agent has joined the controller")
 	h.daemon("controller is there", bin+"/cascade-agent", "--state", filepath.Join(h.state, "agent"), "--controller", address, "--name", "a1", "--runtime", sockets)
 
@@ -353,7 +353,7 @@ func TestSeparateProcesses(t *testing.T) {
 // text.
 func (h *host) daemon(text, name string, args ...string) {
 	c := exec.Command(name, args...)
-	log := &said.Buffer{}
+	log := &testoutput.Buffer{}
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		h.t.Fatal(err)

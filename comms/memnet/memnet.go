@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms/internal/session"
-	"github.com/cascade-run/cascade/internal/agenda"
+	"github.com/cascade-run/cascade/internal/eventqueue"
 )
 
 // Errors of Send.
@@ -74,7 +74,7 @@ type Net[M any] struct {
 	nodes    map[string]*node
 	links    []*link // in order of creation
 	byPair   map[[2]string]*link
-	agenda   agenda.Agenda[step]
+	agenda   eventqueue.Agenda[step]
 	sessions uint64        // how many began
 	ready    []Delivery[M] // visible now, before anything on the agenda
 }
@@ -176,7 +176,7 @@ func (n *Net[M]) Stop(now time.Duration, name string) {
 				n.breakConn(l, c)
 			}
 			if side == 0 {
-				l.session = 0 // nobody dials again
+				l.session = 0 // neither side dials again
 			}
 		}
 	}
@@ -262,10 +262,10 @@ func (n *Net[M]) Cut(now time.Duration, a, b string) {
 	}
 }
 
-// Mute keeps what one node sends from arriving at another until Unmute. What the other
-// sends arrives, up to a window of it, as no word of that comes back. As with TCP nothing
+// Mute keeps the messages of one node from arriving at another until Unmute. Those of the
+// other arrive, up to a window of them, as no acknowledgement comes back. As with TCP nothing
 // in the middle is missing and nothing is out of order: it is late, or, when the silence
-// has ended the connection, replayed on the next one or gone. There is no handshake meanwhile.
+// has ended the connection, replayed on the next one or lost. There is no handshake meanwhile.
 func (n *Net[M]) Mute(now time.Duration, from, to string) {
 	n.advance(now)
 	if l, side := n.find(from, to); l != nil && !l.muted[side].on {

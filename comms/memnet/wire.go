@@ -171,8 +171,8 @@ func (n *Net[M]) cut(l *link) {
 	}
 }
 
-// breakConn lets both sides learn of the break, each in its time. What is in
-// flight arrives where the news has not.
+// breakConn lets both sides learn of the break, each in its time. Messages in flight
+// arrive until their receiver has learned of it.
 func (n *Net[M]) breakConn(l *link, c *conn) {
 	if c.broken {
 		return

@@ -108,8 +108,8 @@ func (a *Authority) Certificate() *x509.Certificate { return a.cert }
 // Fingerprint returns the sum of the authority's certificate.
 func (a *Authority) Fingerprint() Fingerprint { return sha256.Sum256(a.cert.Raw) }
 
-// Sign gives the holder of a signing request a certificate for the identity. What
-// else the request asks for is not granted.
+// Sign gives the holder of a signing request a certificate for the identity. Nothing
+// else that the request asks for is granted.
 func (a *Authority) Sign(request *x509.CertificateRequest, id Identity, now time.Time) (*x509.Certificate, error) {
 	if id.Cluster != a.cluster {
 		return nil, fmt.Errorf("sign for %s: this is the authority of cluster %s", id, a.cluster)

@@ -129,8 +129,8 @@ func PeerOf(c net.Conn) (Peer, error) {
 // Serial returns a certificate's serial number as Revoked is asked for it.
 func Serial(cert *x509.Certificate) string { return cert.SerialNumber.Text(16) }
 
-// ErrStranger says that who answers is not whom the dialer may talk to.
-var ErrStranger = errors.New("who answers does not prove to be of our cluster")
+// ErrStranger says that the peer is not one that the dialer may talk to.
+var ErrStranger = errors.New("the peer's certificate is not accepted")
 
 // ErrNotAccepted says that the other side of a handshake did not accept our certificate.
 var ErrNotAccepted = errors.New("our certificate is not accepted: it was revoked, has expired, or is another cluster's; join again with a new token")

@@ -30,7 +30,7 @@ type agent struct {
 }
 
 func (a *agent) host() planner.Host {
-	h := a.row.Host()
+	h := HostOf(&a.row)
 	h.Built, h.Alone, h.Store = a.built, !a.gathers, a.store
 	return h
 }

@@ -198,7 +198,7 @@ type (
 		Tenant string
 		Text   string
 	}
-	// Differs: datasets were made again and differ from what they were; no answer.
+	// Differs: recomputed datasets differ from the originals; no answer.
 	Differs struct {
 		Job      comms.JobID
 		Name     string

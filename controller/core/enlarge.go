@@ -13,20 +13,20 @@ import (
 	"github.com/cascade-run/cascade/planner"
 )
 
-// A task that was ended because it took more memory than was held for it is tried
-// again by its agent with more, which says so (EventRetry, Count) and, when the host
-// has no more, leaves it to the controller (EventTorn). What is held for a task follows
-// from its events, so that whoever has it next is told (Assign.Enlarged). A task that
-// does not fit where it is goes to an agent that has as much. While none is there and
-// one may come, which is away or not back since the controller started, the task is
-// nobody's: the decision says EventTorn again, so that it is decided anew. Without one
+// A task that was ended because it took more memory than was held for it is retried by
+// its agent with more, which says so (EventRetry, Count) and, when the host has no more,
+// leaves it to the controller (EventTorn). The memory that is held for a task follows from
+// its events, and its next agent gets it (Assign.Enlarged). A task that does not fit where
+// it is goes to an agent that has as much. While none is there and one may come, which is
+// away or not back since the controller started, the task has no agent: the decision says
+// EventTorn again, so that it is decided anew. Without one
 // it stays, or goes to any agent that has enough but for that, which says that it does not fit.
 // Then, too, the decision says EventTorn: a controller that starts before the task has ended
 // there would take it for one that fits nowhere because its agent is lost.
-// A task that fits nowhere because its agent is lost is nobody's until one with as much is there.
-// Where each job runs on one agent (without Spread), who takes a job over has as much as is
-// held for each task. An agent that comes back with less goes on with the others, and that
-// task goes to another that has as much: the job comes to be on two.
+// A task that fits nowhere because its agent is lost has no agent until one with as much is there.
+// Where each job runs on one agent (without Spread), the agent that takes a job over has as
+// much as is held for each task. An agent that comes back with less goes on with the
+// others, and that task goes to another that has as much: the job comes to be on two.
 
 // enlarge takes in how much is held for the next attempt at a task, and at each other of its gang.
 func (s *States) enlarge(e *comms.Event) {
@@ -133,7 +133,7 @@ func (j *job) holdsAll(h *planner.Host) bool {
 
 // cramped tells whether more memory is held for a task than a host has that counts as
 // its own, so that it must not stay: another host has as much, which may not have come
-// yet, or it is nobody's. grown are tasks that have outgrown their agent.
+// yet, or the task has no agent. grown are tasks that have outgrown their agent.
 func (c *Core) cramped(j *job, h *planner.Host, t dag.TaskIndex, grown []dag.TaskIndex) bool {
 	return !j.states.holds(h, t) && (c.cfg.Spread && c.hosted(j, t) || j.mayBeNobodys(t) && !contains(grown, t) && !j.ganged(t))
 }

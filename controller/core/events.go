@@ -7,7 +7,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// events takes in a numbered batch. What was received before is passed over.
+// events takes in a numbered batch. Events that were received before are passed over.
 func (c *Core) events(a *agent, m *comms.Events) {
 	b := &batch{}
 	a.work.tell(m.Load)
@@ -33,7 +33,7 @@ func (c *Core) events(a *agent, m *comms.Events) {
 		switch {
 		case len(events) == 0:
 		case j != nil && j.deleting && j.lastOn(a.row.Name) && j.life == je.JobIncarnation:
-			// It may be deleted in vain: the next controller needs the events then.
+			// The deletion may be lost with this controller: the next one needs the events then.
 			b.left++
 			j.unsaid = append(j.unsaid, pending{agent: a.row.Name, batch: b})
 		case j == nil || j.deleting || !j.lastOn(a.row.Name) || j.life != je.JobIncarnation:
@@ -133,7 +133,7 @@ func (c *Core) acknowledge(a *agent) {
 }
 
 // lateEvents looks at events of a job that has ended: datasets that were kept
-// may be lost, and made again.
+// may be lost, and recomputed.
 func (c *Core) lateEvents(j *job, a *agent, b *batch, events []comms.Event) {
 	commit := Commit{Job: j.id}
 	put := func(ref comms.DatasetRef, desc comms.Desc) {
@@ -162,7 +162,7 @@ func (c *Core) lateEvents(j *job, a *agent, b *batch, events []comms.Event) {
 			put(e.Outputs[k].Ref, e.Outputs[k])
 		}
 		if e.Kind == comms.EventDrained && j.live == nil {
-			c.retain(j, a) // while it had something of the job to end it was told in vain
+			c.retain(j, a) // a Retain was without effect while the agent had something of the job to end
 		}
 	}
 	// While the end is being stored the agent is told nothing: should this process

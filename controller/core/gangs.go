@@ -35,8 +35,8 @@ func (j *job) wholeGangs(set, more []dag.TaskIndex) []dag.TaskIndex {
 
 // brokenGangs lists members of gangs that are to start over: those that have not
 // ended and that their agent will not end, as its process is gone, or it leaves and
-// has not begun them; and those of gangs that several agents have, where an attempt
-// at a member came to nothing, or not all have started.
+// has not begun them; and those of multi-host gangs where an attempt at a member was
+// lost, or not all have started.
 func (c *Core) brokenGangs(j *job) (out []dag.TaskIndex) {
 	if !j.graph.HasGangs() || len(j.parts) == 0 {
 		return nil
@@ -79,9 +79,9 @@ func (j *job) halfGangs(run []dag.TaskIndex) (out []dag.TaskIndex) {
 	return slices.Compact(out)
 }
 
-// placeGangs decides where the gangs of run go, which is sorted. Each stays as it is
-// when somebody has each of its members. Else it goes as a whole to one agent with
-// room for all of them, or to as few as have it together; without that it is nobody's.
+// placeGangs decides where the gangs of run go, which is sorted. A gang stays as it is
+// when each of its members has an agent. Else it goes as a whole to one agent with room
+// for all of them, or to as few as have it together; without that it gets no agent.
 func (p *picker) placeGangs(run []dag.TaskIndex, owner func(dag.TaskIndex) int) {
 	for i := 0; i < len(run); {
 		first, size := p.j.graph.GangOf(run[i])

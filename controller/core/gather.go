@@ -10,17 +10,17 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// A gang that several agents have starts when each of them holds what its members
-// need. They say how far they are (Muster) and are told what to do (Gather):
+// A multi-host gang starts when each of its agents holds what its members need. The
+// agents report how far they are (GangStatus) and the controller commands (GangCommand):
 //
-//	ready ──▶ Hold ──▶ held ──▶ Start ──▶ started
-//	  ▲                  │
-//	  └────── Pass ◀─────┘  one of them cannot: the turn is over
+//	ready ──▶ Reserve ──▶ reserved ──▶ Start ──▶ started
+//	  ▲                      │
+//	  └─────── Abort ◀───────┘  one of them cannot: the reservation slot is over
 //
-// One gang of all has its turn at a time, so that no two hold each a part of what
-// both need. Nothing of this is stored: a controller that follows is told anew by
-// the agents. What they agreed on is over with the job's epoch, unless they have
-// started; a gang of which some have started and others not starts over.
+// Only one gang has the reservation slot at a time, so that no two hold each a part of
+// what both need. Nothing of this is stored: the agents report anew to the next
+// controller. A reservation ends with the job's epoch, unless the members have started.
+// A gang of which some members have started and others not restarts.
 
 // gathering is a gang that several agents have, on its way to its start.
 type gathering struct {
@@ -123,8 +123,8 @@ type hosting struct {
 	members int
 }
 
-// hosts lists who has the members of a gang, by their ranks; nil while one is
-// nobody's, or who has it cannot be spoken to.
+// hosts lists the agents of the members of a gang, by rank; nil while a member has
+// none, or its agent has no link.
 func (c *Core) hosts(g *gathering) (all []hosting) {
 	for _, t := range gangOf(g.job.graph, g.first) {
 		k := g.job.ownerOf(t)
@@ -259,9 +259,9 @@ func (c *Core) unmustered(a *agent) {
 	}
 }
 
-// tear takes in that an attempt at a gang came to nothing. The first word of it
-// counts: what other members do then follows from it. A task that is in no gang has
-// outgrown its agent.
+// tear takes in that an attempt at a gang was lost. The first event of it counts:
+// those of other members follow from it. A task that is in no gang has outgrown its
+// agent.
 func (s *States) tear(e *comms.Event) {
 	first, size := s.g.GangOf(e.Task)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"github.com/cascade-run/cascade/planner"
 )
 
-// improvement is a search for a better plan that is under way. What it finds is
-// for the epoch at which it began, and for the hosts that there were.
+// improvement is a search for a better plan that is under way. Its result is for the
+// epoch at which it began, and for the hosts that there were.
 type improvement struct {
 	token uint64
 	epoch uint64
@@ -90,8 +90,8 @@ func (c *Core) rerank(j *job, old, now *planner.Plan) {
 	}
 }
 
-// warnLate tells watchers, and by the driver anybody else, that a plan misses
-// deadlines. What was told before is not told again.
+// warnLate warns watchers, and by the driver everyone else, that a plan misses
+// deadlines. A warning is not repeated.
 func (c *Core) warnLate(j *job, p *planner.Plan) {
 	text := p.LateText(j.graph)
 	if text == j.late {
@@ -111,8 +111,8 @@ func (j *job) lateText() string {
 	return j.late
 }
 
-// departed has a job that runs ordered anew: what has not started goes by what tasks
-// are known to take by now. What runs goes on, and each task stays where it is.
+// departed orders a running job anew: tasks that have not started go by the durations
+// that are known by now. Running tasks go on, and each task stays where it is.
 func (c *Core) departed(id comms.JobID) {
 	j := c.jobs[id]
 	if j == nil || j.live == nil || j.better != nil || j.stage != stageActive || j.rec.Agent == "" || j.ending != nil || j.graph.NumTasks() > maxRanks {

@@ -74,7 +74,7 @@ type live struct {
 
 	resuming *resumption
 	parts    []*part                        // who works on it; none while it waits for an agent
-	hadMany  bool                           // several have it, or had: one may know of what another made, and nobody else does
+	hadMany  bool                           // several agents have it, or had: one may know an output of another that the controller does not
 	owner    *owners                        // of tasks; nil until it is asked for
 	assign   *orders                        // to be sent when what they rest on is durable
 	adopt    map[comms.DatasetRef]adoptable // datasets of the earlier job that agents are to copy
@@ -102,7 +102,7 @@ type exportKey struct {
 // resumption is a Prepare under way for a job that is to go on.
 type resumption struct {
 	token  uint64                             // of the Prepare
-	near   string                             // agent that should make again what it lacks, and takes what nobody has; "" none
+	near   string                             // agent that should recompute what it lacks, and takes what has no agent; "" none
 	fresh  map[comms.DatasetRef]DatasetRecord // published since the Prepare
 	lost   map[comms.DatasetRef]struct{}      // lost since
 	rerun  []string                           // tasks asked for
@@ -116,7 +116,7 @@ type resumption struct {
 }
 
 // atEnd tells whether nothing of the job runs: it has ended, or its end is being
-// stored. That somebody asks for tasks to run again changes nothing yet.
+// stored. A request to rerun tasks changes nothing yet.
 func (j *job) atEnd() bool {
 	return j.live == nil || j.ending != nil || j.resuming != nil && j.resuming.ended
 }
@@ -242,7 +242,7 @@ func (j *job) isExport(r comms.DatasetRef) bool {
 
 // jobEvents takes in events of a running job.
 func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64, events []comms.Event) {
-	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{a.row.Incarnation, first + uint64(len(events)) - 1},
+	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{Incarnation: a.row.Incarnation, UpTo: first + uint64(len(events)) - 1},
 		Batch: &Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: epoch, At: c.now.UnixNano(),
 			First: first, Events: events}}
 	j.rec.Batches++
@@ -256,7 +256,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 			drained, p.drained, p.runs = e, epoch, false
 		case comms.EventBuilding, comms.EventEnv:
 			c.environment(j, a, e)
-		case comms.EventRetry: // it makes again what it has lost, and others need, and says again when that is done
+		case comms.EventRetry: // it recomputes what it has lost and others need, and sends EventDrained again afterwards
 			drained, p.drained = nil, 0
 		}
 		if !j.states.Apply(e) {
@@ -283,7 +283,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	c.touchWith(j, events)
 	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()
 	if drained != nil && over && !lost && !stale && c.drained(j, drained) {
-		if j.rec.Cancel != "" && j.states.Open() > 0 { // tasks that are nobody's
+		if j.rec.Cancel != "" && j.states.Open() > 0 { // tasks without an agent
 			row := j.rec
 			commit.Row = &row
 			c.commitPart(j, a, b, onCommitted, commit)
@@ -308,10 +308,10 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	}
 }
 
-// datasets notes what an event says of exports. It tells whether something is
-// gone that the controller must have made again: what an agent loses it makes
-// again itself, but not what it was promised and never had, nor an output of the
-// job that its new process has found, which knows no epoch and so has no task.
+// datasets notes what an event says of exports. It tells whether something is lost
+// that the controller must have recomputed. An agent recomputes by itself what it loses,
+// but not what it was promised and never had, nor an output of the job that its new
+// process has found: that process knows no epoch and so has no task.
 func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost bool) {
 	r := j.resuming
 	if r != nil {
@@ -372,7 +372,7 @@ func (j *job) waitsInVain(t dag.TaskIndex, p *part) bool {
 	}
 	for i := range ins {
 		for _, src := range ins[i].Sources {
-			// What had ended before the epoch began it asks for.
+			// The agent asks for outputs of tasks that had ended before the epoch began.
 			if over := j.states.get(src.Task).Over() && j.ownerOf(src.Task) == nobody; !over && !j.told(src.Task, p) {
 				return true
 			}
@@ -381,7 +381,7 @@ func (j *job) waitsInVain(t dag.TaskIndex, p *part) bool {
 	return false
 }
 
-// told tells whether who makes what a task makes knows that a part of the job needs it.
+// told tells whether the agent of a task knows that a part of the job needs its outputs.
 func (j *job) told(t dag.TaskIndex, p *part) bool {
 	k := j.ownerOf(t)
 	if k == nobody || j.parts[k] == p {
@@ -393,8 +393,8 @@ func (j *job) told(t dag.TaskIndex, p *part) bool {
 	})
 }
 
-// wanted tells whether a consumer of a dataset has not ended, or may start over as what it ended for may.
-// Who has let the dataset go for such a one says so when it is to be read after all.
+// wanted tells whether a consumer of a dataset has not ended, or may restart as the task it ended for may.
+// An agent that has dropped the dataset since then says so when it is to be read after all.
 func (j *job) wanted(r comms.DatasetRef) bool {
 	for _, e := range j.graph.Consumers(r.Task) {
 		whole := e.Kind == dag.SourceStream || e.Kind == dag.SourceGroup || e.Kind == dag.SourceWhole

@@ -9,11 +9,11 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// An agent that leaves says what it has begun (InHand). All else that it has of
-// jobs goes to others at a new epoch, and what only it has of datasets that are
-// needed is taken by others, who say so (EventHeld). What it makes meanwhile is
-// taken in the same way when nothing that it has begun is left. It is dismissed
-// when it is of no job any more, or when there is nobody who could take its place.
+// An agent that drains reports the tasks that it has begun (DrainStatus). Its other
+// tasks go to other agents at a new epoch. Datasets that are needed and that only it has
+// are taken by others, which report it (EventHeld); so are those that it makes meanwhile,
+// when it has no task left. It is dismissed when it is of no job any more, or when no
+// agent could take its place.
 
 // departure is what is known of an agent that leaves.
 type departure struct {

@@ -71,9 +71,9 @@ func (c *Core) linkFree(id LinkID) {
 	}
 }
 
-// send sends a message, or keeps it until there is room. What waits is bounded:
-// newer state replaces older, and a client that does not read is cut off. Agents
-// read always; what waits for them is bounded by the number of their jobs.
+// send sends a message, or keeps it until there is room. The messages that wait are
+// bounded: newer state replaces older, and a client that does not read is cut off.
+// Agents read always; the number of their jobs bounds what waits for them.
 func (c *Core) send(l *link, m comms.Message) { c.sendBody(l, m, nil) }
 
 func (c *Core) sendBody(l *link, m comms.Message, body []byte) {

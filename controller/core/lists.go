@@ -10,7 +10,7 @@ import (
 // names one task that has. Others may have failed on an agent that dies before the controller
 // hears of it: they are given out anew, and so is what was skipped for them.
 
-// doubts are the tasks for which a reader of lists may have been skipped, as somebody has heard,
+// doubts are the tasks for which a reader of lists may have been skipped, as an agent has received,
 // and whose ends were not known then.
 type doubts struct {
 	tasks []dag.TaskIndex // sorted
@@ -81,8 +81,8 @@ func (s *States) otherCause(t, by dag.TaskIndex) (other dag.TaskIndex, is bool) 
 	return 0, false
 }
 
-// inDoubt lists, sorted, the tasks without which a list of a task may have too little, and of whose end
-// nobody knows, or whose end does not count that the present events speak of; none when the
+// inDoubt lists, sorted, the tasks without which a list of a task may have too little, and whose end
+// is not known, or whose end does not count that the present events speak of; none when the
 // task lacks something for certain.
 func (s *States) inDoubt(t dag.TaskIndex) (tasks []dag.TaskIndex) {
 	lists := func(in dag.InputDecl) bool { return in.Min > 0 }
@@ -98,7 +98,7 @@ func (s *States) inDoubt(t dag.TaskIndex) (tasks []dag.TaskIndex) {
 		for _, src := range inputs[i].Sources {
 			refs, complete := s.Expand(src)
 			if p := producer(s.g, src); !complete && s.unsure(p) {
-				tasks, there = append(tasks, p), inputs[i].Min // nobody knows how many there will be
+				tasks, there = append(tasks, p), inputs[i].Min // how many there will be is not known
 			} else if !complete {
 				all = false
 			}

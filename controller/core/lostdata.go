@@ -25,8 +25,8 @@ func (s *States) owe(r comms.DatasetRef, lost, promised bool) {
 	}
 }
 
-// lacks tells whether an agent lacks a dataset that it was promised and that nobody
-// makes again: it waits for the controller to see to that.
+// lacks tells whether an agent lacks a dataset that it was promised and that no agent
+// recomputes: it waits for the controller to see to that.
 func (s *States) lacks() bool {
 	for t := range s.owing {
 		if s.get(t).Over() {
@@ -37,7 +37,7 @@ func (s *States) lacks() bool {
 }
 
 // unkept returns the promised datasets that agents lack of tasks that have ended since it was
-// called last: who made such a task again still had them, or did not make them, and tells nobody.
+// called last: the agent that reran such a task still had them, or did not make them, and announces nothing.
 func (s *States) unkept() (refs []comms.DatasetRef) {
 	if len(s.broke) == 0 {
 		return nil

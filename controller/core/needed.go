@@ -15,7 +15,7 @@ type Lineage struct {
 	Available func(comms.DatasetRef) bool
 	Published func(comms.DatasetRef) bool               // it was there once
 	Begun     func(dag.TaskIndex) bool                  // it goes on with all that it reads; nil: none does
-	LivesOn   func(reader, producer dag.TaskIndex) bool // its agent goes on with both: what nobody published is there
+	LivesOn   func(reader, producer dag.TaskIndex) bool // its agent goes on with both: what was not published is there
 	Again     bool                                      // what ended badly is tried again where something that runs needs it
 }
 
@@ -74,8 +74,8 @@ func (l *Lineage) Needed(targets []dag.TaskIndex, wanted []comms.DatasetRef) ([]
 }
 
 // neededBy returns the inputs of a task that runs, and, of a generator, what all
-// instances that will follow its elements have in common: nobody knows yet how
-// many there will be, but what they need must be there. None will be of a stream
+// instances that will follow its elements have in common: their number is not known
+// yet, but what they need must be there. None will be of a stream
 // that had its end before, and whose instances are over.
 func neededBy(g *dag.Graph, t dag.TaskIndex, state func(dag.TaskIndex) TaskState, expand func(dag.Source) ([]comms.DatasetRef, bool)) ([]dag.Input, error) {
 	inputs, err := g.Inputs(t)
@@ -121,7 +121,7 @@ func (l *Lineage) enough(in *dag.Input) bool {
 	for _, src := range in.Sources {
 		refs, complete := l.Expand(src)
 		if !complete && !l.bad(producer(l.Graph, src)) {
-			return true // nobody knows how many there will be
+			return true // how many there will be is not known
 		}
 		for _, r := range refs {
 			if l.Available(r) || !l.bad(r.Task) {

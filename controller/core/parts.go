@@ -137,7 +137,7 @@ func (j *job) shared() bool {
 	return len(j.parts) > 1
 }
 
-// nobody is the index of no part.
+// The constant is the index of no part.
 const nobody = -1
 
 // owners says which part has each task of a job on several agents.
@@ -146,8 +146,8 @@ type owners struct {
 	instance map[dag.TaskIndex]int16 // those that were named
 }
 
-// ownerOf returns the index of the part that has a task, or nobody. Instances
-// that no part names are where their generator is.
+// ownerOf returns the index of the part that has a task, or that of no part.
+// Instances that no part names are where their generator is.
 func (j *job) ownerOf(t dag.TaskIndex) int {
 	if len(j.parts) < 2 {
 		return len(j.parts) - 1

@@ -91,6 +91,9 @@ func describe(c *Commit) string {
 		}
 		if len(b.Moved) > 0 {
 			s += fmt.Sprintf(", moved %s: %s", rangesText(b.Moved), b.Cause())
+			for _, a := range b.Unbegun {
+				s += fmt.Sprintf("; unbegun %s to %q", rangesText(a.Run), a.Agent)
+			}
 		}
 		if len(b.Cancelled) > 0 {
 			s += fmt.Sprintf(", cancelled %s: %s", rangesText(b.Cancelled), b.Why)

@@ -347,7 +347,7 @@ func (j *job) datasetAt(src dag.Source, e uint64) (ref comms.DatasetRef, ok bool
 	return comms.DatasetRef{Task: src.Task, Output: src.Output, Element: src.Element}, true
 }
 
-// exportsChange notes that exports that were there may be no more: what looks whether they are begins anew.
+// exportsChange notes that exports that were there may be lost: the search for missing ones restarts.
 func (j *job) exportsChange() {
 	j.result, j.there = false, exportAt{}
 	for _, w := range j.watches {

@@ -11,11 +11,11 @@ import (
 	"github.com/cascade-run/cascade/dag"
 )
 
-// A dataset that was lost and made again is compared with what it was: its sum is kept
-// from when it was published first. The end of a task says what it has read. Where that
-// is not what there is now, the task has read bytes that are gone: it is outdated, and
-// what becomes of it the job's policy says (decision 34). All of it follows from events,
-// so that a controller that follows knows it, too.
+// A recomputed dataset is compared with the original: its sum is kept from when it was
+// published first. The end of a task says what it has read. Where the present datasets
+// differ from that, the task has read bytes that are lost: it is outdated, and the job's
+// policy says what becomes of it (decision 34). All of it follows from events, so that
+// the next controller knows it, too.
 
 // lineage is what tasks have made and read, as sums.
 type lineage struct {
@@ -26,8 +26,8 @@ type lineage struct {
 	again    bool                       // a task has started over, or something was published by another attempt than its first
 	varies   map[dag.TaskIndex]bool     // tasks that have made other bytes than before
 	unsaid   map[dag.TaskIndex]bool     // tasks that count as done and did not run in this job
-	nowhere  map[comms.DatasetRef]bool  // what was made again when all had read it, and what they read nobody told
-	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is gone
+	nowhere  map[comms.DatasetRef]bool  // recomputed when all had read it, and the sum that they read was never published
+	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is lost
 	outdated map[dag.TaskIndex]bool     // tasks that have
 	differs  []Difference               // since they were taken last
 }
@@ -37,13 +37,6 @@ type part64 struct {
 	task   dag.TaskIndex
 	output uint32
 	at     uint64
-}
-
-// Difference is a dataset that has other bytes than it had.
-type Difference struct {
-	Ref     comms.DatasetRef
-	Attempt uint32 // that made it
-	Was, Is uint64 // see comms.Desc.Sum
 }
 
 // column is a number for each of many tasks, in pages that are made when one is not 0.
@@ -93,9 +86,9 @@ func (l *lineage) heard(r comms.DatasetRef) uint64 {
 	return 0
 }
 
-// publishes takes in a dataset that an event tells of. What nobody reads any more is
-// not looked at: who has read it has read it as it was. What has no hash now, and had one,
-// is taken for other bytes: as a rule it is larger now, and nobody can tell.
+// publishes takes in a dataset that an event tells of. A dataset without readers is not
+// looked at: its past readers have read it as it was. One that had a hash and has none now
+// counts as different: as a rule it is larger now, and a comparison is not possible.
 func (s *States) publishes(d *comms.Desc) {
 	l := &s.lineage
 	l.again = l.again || d.Attempt > 1
@@ -118,13 +111,13 @@ func (s *States) publishes(d *comms.Desc) {
 	if was != 0 && sum != 0 {
 		l.differs = append(l.differs, Difference{Ref: d.Ref, Attempt: d.Attempt, Was: was, Is: sum})
 	}
-	if was != 0 || d.Attempt > 1 { // an attempt before may have been read of which nobody heard
+	if was != 0 || d.Attempt > 1 { // an earlier attempt of which no event came may have been read
 		s.readers(d.Ref, l.suspect)
 	}
 }
 
-// unread takes in a dataset that nobody reads any more as it is made again. Of one that had
-// no hash as it was heard of, those who read that have told all there is to tell.
+// unread takes in a recomputed dataset that has no readers any more. Of one of which no
+// event came before, the readers have reported all that they can.
 func (s *States) unread(d *comms.Desc) {
 	l := &s.lineage
 	if d.Attempt <= 1 || l.heard(d.Ref) != 0 {
@@ -205,8 +198,8 @@ func (s *States) leaves(t dag.TaskIndex, said []comms.Desc) {
 	}
 }
 
-// closes takes in that a task counts as done that did not run in this job: nobody knows
-// what it made, but for what is said of it here, and it has read nothing that there is.
+// closes takes in that a task counts as done that did not run in this job: its outputs
+// are not known, but for those that are said here, and it has read nothing of this job.
 func (s *States) closes(t dag.TaskIndex) {
 	if s.lineage.unsaid == nil {
 		s.lineage.unsaid = map[dag.TaskIndex]bool{}
@@ -214,8 +207,8 @@ func (s *States) closes(t dag.TaskIndex) {
 	s.lineage.unsaid[t] = true
 }
 
-// startsOver takes in that a task does, so that what it has read counts no more. What it
-// makes now may be read before anybody hears of it.
+// startsOver takes in that a task restarts, so that what it has read counts no more. Its
+// new outputs may be read before an event of them comes.
 func (l *lineage) startsOver(t dag.TaskIndex) {
 	l.again = true
 	l.read.set(t, 0)
@@ -256,9 +249,9 @@ func (s *States) Outdated() []dag.TaskIndex {
 	return s.withUnseen(slices.Collect(maps.Keys(l.outdated)))
 }
 
-// isOutdated tells whether a task has read what is gone; known is false as long as it
-// runs, or something that it reads is being made of which nobody has heard before. A task that
-// does not say what it has read has read what had no hash, or is of an older agent.
+// isOutdated tells whether a task has read what is lost; known is false as long as it
+// runs, or an input of which no event came before is being made. A task that does not say
+// what it has read has read what had no hash, or is of an older agent.
 func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
 	if s.get(t) == TaskRunning { // it may end without a word on what it has read
 		return false, false
@@ -294,7 +287,7 @@ func (s *States) isOutdated(t dag.TaskIndex) (is, known bool) {
 }
 
 // withUnseen returns tasks, sorted, with those that are done and have read what these
-// left in an executor, or what has no hash: nobody can tell later whether that differs.
+// left in an executor, or what has no hash: whether that differs cannot be found later.
 func (s *States) withUnseen(tasks []dag.TaskIndex) []dag.TaskIndex {
 	seen := make(map[dag.TaskIndex]bool, len(tasks))
 	for _, t := range tasks {
@@ -387,7 +380,7 @@ func (s *States) readers(r comms.DatasetRef, f func(dag.TaskIndex)) {
 	}
 }
 
-// compared reports datasets that the events of a batch have made again and that differ.
+// compared reports datasets of a batch's events that were recomputed and differ.
 // It tells whether the job's policy has it fail for that.
 func (c *Core) compared(j *job, b *Batch) (fails bool) {
 	why := c.report(j, b)
@@ -416,11 +409,11 @@ func (c *Core) report(j *job, b *Batch) *comms.TaskError {
 	}
 	d := &found[0]
 	return &comms.TaskError{Kind: comms.ErrorTask, Task: j.graph.TaskName(d.Ref.Task), Attempt: d.Attempt, Agent: b.Agent, Message: text +
-		"; the job says rebuilt: fail. Make the task repeat itself (a fixed seed, no time of day), or write rebuilt: rerun"}
+		"; the job says rebuilt: fail. Make the task deterministic (a fixed seed, no time of day), or write rebuilt: rerun"}
 }
 
-// unheard tells why a job fails that is to fail when something that is made again
-// differs: a task has read bytes of which nobody heard when they were lost.
+// unheard tells why a job fails that is to fail when a recomputed dataset differs: a
+// task has read bytes that were lost before an event of them came.
 func (j *job) unheard() *comms.TaskError {
 	if j.graph.Rebuilt != dag.RebuiltFail {
 		return nil
@@ -430,27 +423,27 @@ func (j *job) unheard() *comms.TaskError {
 			continue // it does not say what it has read: that may be the same
 		}
 		name := j.graph.TaskName(t)
-		return &comms.TaskError{Kind: comms.ErrorTask, Task: name, Message: fmt.Sprintf("task %s has read a dataset that was lost and made again, and has other bytes now, or no hash; "+
-			"the job says rebuilt: fail. Make the tasks before it repeat themselves (a fixed seed, no time of day), or write rebuilt: rerun", name)}
+		return &comms.TaskError{Kind: comms.ErrorTask, Task: name, Message: fmt.Sprintf("task %s has read a dataset that was lost and recomputed, and has other bytes now, or no hash; "+
+			"the job says rebuilt: fail. Make the tasks before it deterministic (a fixed seed, no time of day), or write rebuilt: rerun", name)}
 	}
 	return nil
 }
 
-// comparedLate reports of a job that has ended that something it kept was lost and made
-// again, and differs. All that has read it has ended with it.
+// comparedLate reports of a job that has ended that a dataset it kept was recomputed and
+// differs. All its readers have ended with the job.
 func (c *Core) comparedLate(j *job, d *DatasetRecord) {
 	old := j.exports[d.Desc.Ref]
 	if was, is := old.Desc.Sum(), d.Desc.Sum(); was != 0 && is != 0 && was != is {
-		c.emit(Differs{Job: j.id, Text: fmt.Sprintf("a dataset that was kept was made again after the job's end, by attempt %d at task number %d, and differs", d.Desc.Attempt, d.Desc.Ref.Task), Datasets: 1})
+		c.emit(Differs{Job: j.id, Text: fmt.Sprintf("a dataset that was kept was recomputed after the job's end, by attempt %d at task number %d, and differs", d.Desc.Attempt, d.Desc.Ref.Task), Datasets: 1})
 	}
 }
 
 // differing says which dataset differs.
 func differing(g *dag.Graph, d *Difference) string {
-	return fmt.Sprintf("dataset %s was made again and differs: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)
+	return fmt.Sprintf("dataset %s was recomputed and differs: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)
 }
 
-// outdated lists the tasks of a job that are to run again as they have read what is gone, sorted.
+// outdated lists the tasks of a job that are to run again as they have read what is lost, sorted.
 func (j *job) outdated() []dag.TaskIndex {
 	if j.graph.Rebuilt == dag.RebuiltFail || j.graph.Rebuilt == dag.RebuiltAccept || j.rec.Cancel != "" {
 		return nil
@@ -471,7 +464,7 @@ func (j *job) mixed() bool {
 }
 
 // whyOutdated is why they do.
-const whyOutdated = "it has read what was made again and differs"
+const whyOutdated = "it has read a dataset that was recomputed and differs"
 
 // withVarying lists the tasks that are to run again as some of run do, which have varied
 // before; sorted.

@@ -1,158 +1,41 @@
 package core
 
 import (
-	"strings"
-
-	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/planner"
 )
 
-// Records are what the store keeps. They are values: the core makes them, the
-// store encodes them, and a restart hands them back. A field is only ever added,
-// at the end, so that older stores stay readable.
-
-// JobRecord is the row of a job. Times are wall-clock nanoseconds.
-type JobRecord struct {
-	ID             comms.JobID
-	Name           string
-	Phase          comms.JobPhase
-	Tenant         string
-	Priority       int64
-	Weight         uint32
-	Dir            string
-	Labels         []string
-	GraphHash      comms.Hash
-	Submitted      int64
-	Started        int64
-	Ended          int64
-	Epoch          uint64 // of the last Assign
-	Agent          string // that the job was assigned to; "" not yet
-	Incarnation    uint64 // of that agent when it was assigned
-	Batches        uint64 // batches stored; the next batch's number
-	Cancel         string // why it is being cancelled; "" it is not
-	Error          *comms.TaskError
-	Totals         Totals
-	JobIncarnation uint64              // of the job's ID: another submit of it, after this job was deleted, is another life
-	Groups         []comms.GroupCounts // only once the job has ended: until then they follow from the batches
-	Stored         uint64              // bytes that the store was given for the job, without its graph
-	Keep           bool                // it is never deleted by itself
-	Assignments    []Assignment        // of a job on several agents, or on one that came in later: who they are, without their tasks (see Batch.Given); the first is Agent
-	Homeless       bool                // no agent that is there can run some of its tasks
-	Ran            int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
-	Packages       []comms.Hash        // that its environments name: they are kept as long as the job is
-	Fails          bool                // it is being cancelled because it fails
-	Differs        uint64              // datasets that were made again and differ from what they were, also before the job ran again
-	Differing      string              // the first of them
-}
-
-// Assignment is the tasks of a job that one of several agents runs.
-type Assignment struct {
-	Agent       string
-	Incarnation uint64 // of that agent when it was assigned
-	From        uint64 // epoch at which the agent came in: what it says of an earlier one is of a fragment that it lost
-	Run         []comms.Range
-}
-
-// Totals sums up a job's tasks.
-type Totals struct {
-	Tasks, Done, Failed uint64
-	BytesOut            uint64
-	Copied              uint64
-	Spilled             uint64 // bytes
-	TaskTime            int64  // nanoseconds
-	Device              comms.DeviceUse
-}
-
-// Batch is a run of events of one job as its agent reported them, or a
-// decision of the controller: tasks that are to run again.
-type Batch struct {
-	Number      uint64 // within the job, from 0
-	Agent       string
-	Incarnation uint64
-	Epoch       uint64        // that the agent was at; of a decision, the one that ends with it
-	At          int64         // when it was received
-	Reset       []comms.Range // tasks that start over before the events apply
-	Why         string        // cause of the reset, but for that of Lost
-	First       uint64        // agent's number of the first event
-	Events      []comms.Event // of a decision: ends of tasks that nobody needs any more
-	Moved       []comms.Range // tasks that another agent gets: they start over there, and what was said of them up to Epoch counts no more
-	Given       []Assignment  // who has which tasks from now on, when they are several
-	Reasons     []Reason      // why tasks of a job that resumes from an earlier one run
-	Granting    Granting      // how what starts over is numbered
-	Cancelled   []comms.Range // tasks that end with their cancelled job, and Why: no agent does so
-	Differs     []Difference  // datasets that were made again by Events and differ
-	Lost        []string      // agents with which was lost what starts over
-}
-
-// Cause says why tasks start over.
-func (b *Batch) Cause() string {
-	switch {
-	case b.Why != "" || len(b.Lost) == 0:
-		return b.Why
-	case len(b.Lost) == 1:
-		return "lost with agent " + b.Lost[0]
-	}
-	return "lost with agent " + b.Lost[0] + " and others: " + strings.Join(b.Lost[1:], ", ")
-}
-
-// Granting is how attempts at tasks that start over are numbered.
-type Granting uint8
-
-// The ways of numbering; those but the last are of older builds.
-const (
-	GrantCounts Granting = iota // one after the other
-	GrantTries                  // as comms.Grant does, each grant as a try
-	GrantBegun                  // as comms.Grant does, only tries that have begun
+// Records, by the names that they have here.
+type (
+	JobRecord     = records.Job
+	Assignment    = records.Assignment
+	Totals        = records.Totals
+	Batch         = records.Batch
+	Granting      = records.Granting
+	Reason        = records.Reason
+	Seen          = records.Seen
+	DatasetRecord = records.Dataset
+	TaskRecord    = records.Task
+	AgentRecord   = records.Agent
+	Commit        = records.Commit
+	Difference    = records.Difference
+	Loss          = records.Loss
+	LossCause     = records.LossCause
 )
 
-// Why is why the job ended without success: the reason of who cancelled it, or the error of
-// the first task that failed; nil when there is none.
-func (r *JobRecord) Why() *comms.TaskError {
-	if r.Phase == comms.JobCancelled && r.Cancel != "" {
-		return &comms.TaskError{Kind: comms.ErrorCancelled, Message: r.Cancel}
-	}
-	return r.Error
-}
+// Values of records, by the names that they have here.
+const (
+	GrantCounts = records.GrantCounts
+	GrantTries  = records.GrantTries
+	GrantBegun  = records.GrantBegun
+	LossSilent  = records.LossSilent
+	LossClosed  = records.LossClosed
+	LossFailed  = records.LossFailed
+	LossEnded   = records.LossEnded
+)
 
-// Reason is why tasks run again although an earlier job has run them.
-type Reason struct {
-	Text  string
-	Tasks []comms.Range
-}
-
-// Seen is how far an agent's events are durable in one shard.
-type Seen struct {
-	Incarnation uint64
-	UpTo        uint64
-}
-
-// DatasetRecord is a dataset that outlives its job's run, and the agent that has it.
-type DatasetRecord struct {
-	Desc  comms.Desc
-	Agent string
-}
-
-// TaskRecord is the row of a task that failed.
-type TaskRecord struct {
-	Task  uint32
-	Error comms.TaskError
-	At    int64
-}
-
-// AgentRecord is the row of an agent.
-type AgentRecord struct {
-	Name        string
-	Incarnation uint64
-	Addresses   []string
-	Total       comms.Resources
-	BootID      string
-	Seen        int64  // wall-clock nanoseconds: when it registered; of one that is away, when it was heard last; 0: not by this controller
-	Platform    string // as in Register
-	Left        bool   // it went in good order: nobody waits for it
-}
-
-// Host returns what a plan goes by, as far as the row tells it.
-func (r *AgentRecord) Host() planner.Host {
+// HostOf returns what a plan goes by, as far as the row of an agent tells it.
+func HostOf(r *AgentRecord) planner.Host {
 	h := planner.Host{Name: r.Name, CPU: r.Total.CPU, Memory: r.Total.Memory, GPU: r.Total.GPU, Platform: planner.PlatformOf(r.Platform)}
 	for _, d := range r.Total.Devices {
 		h.Devices = append(h.Devices, planner.Device{Memory: d.Memory})
@@ -164,17 +47,4 @@ func (r *AgentRecord) Host() planner.Host {
 		h.Custom[x.Name] = x.N
 	}
 	return h
-}
-
-// Commit is one atomic change of a job in the store. Everything in it becomes
-// durable together, or nothing does.
-type Commit struct {
-	Job      comms.JobID
-	Row      *JobRecord // replaces the job's row
-	Batch    *Batch
-	Tasks    []TaskRecord
-	Datasets []DatasetRecord    // rows that replace older ones
-	Drop     []comms.DatasetRef // rows to remove
-	Agent    string             // whose events up to UpTo are durable with this; "" none
-	Seen     Seen
 }

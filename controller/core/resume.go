@@ -11,7 +11,7 @@ import (
 )
 
 // resume makes a job go on from what is still there: its parts say what that is.
-// near names the agent that should make what it lacks and take what nobody has;
+// near names the agent that should make what it lacks and take what has no agent;
 // asked: it waits for that.
 func (c *Core) resume(j *job, near string, asked bool) {
 	if j.live == nil || j.stage == stagePreparing || j.ending != nil || j.deleting {
@@ -40,7 +40,7 @@ func (c *Core) prepareAgain(j *job, r *resumption) {
 		}
 		c.emit(p)
 	} else {
-		// One is under way. What it does not see, fresh has seen.
+		// One is under way. fresh has the events that came too late for it.
 		r.token, r.fresh, r.lost = old.token, old.fresh, old.lost
 	}
 	j.resuming, j.assign = r, nil
@@ -87,7 +87,7 @@ func (c *Core) resumed(j *job, ev *Prepared) {
 			c.reply(l, r.req, code, text)
 		}
 	}
-	// Nothing starts over. What was said meanwhile of the job's end counts now.
+	// Nothing starts over. Events that came meanwhile of the job's end count now.
 	stays := func() {
 		c.giveUp(j)
 		switch {
@@ -164,8 +164,8 @@ func (c *Core) away(j *job) string {
 	return ""
 }
 
-// toRerun returns the tasks that must start over when somebody asks for some of
-// them, or why they cannot. What an agent that is gone was running does not run.
+// toRerun returns the tasks that must start over when a client asks for some of
+// them, or why they cannot. The tasks of an agent that is lost do not run.
 func (c *Core) toRerun(j *job, g *dag.Graph, states *States, r *resumption) (set []dag.TaskIndex, code comms.Code, text string) {
 	roots, text := findTasks(g, states, r.rerun)
 	if text != "" {
@@ -209,7 +209,7 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 
 // surviving returns the datasets that can be used. Of an agent that has told all
 // it has, that; of one that goes on what rules say that it keeps: exports, and
-// datasets with a consumer that has not ended. What is inline is in the store.
+// datasets with a consumer that has not ended. Inline datasets are in the store.
 // published names all that was ever there.
 func (c *Core) surviving(j *job, r *resumption, ev *Prepared, states *States) (data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) {
 	probe := job{live: &live{graph: ev.Graph, states: states}}
@@ -346,7 +346,7 @@ func (c *Core) again(j *job, r *resumption, data map[comms.DatasetRef]DatasetRec
 		}
 	} else {
 		// The agents are told when this is durable. Else a new controller, which would
-		// not know of it, could count on datasets that are being made again.
+		// not know of it, could count on datasets that are being recomputed.
 		c.hand(j, s, run, data)
 		p.send = j.assign
 	}
@@ -376,7 +376,7 @@ func (c *Core) anew(j *job, r *resumption, data map[comms.DatasetRef]DatasetReco
 }
 
 // redone lists the tasks of run, but for those that move, that start over: they had
-// ended, or had begun where nobody goes on with them.
+// ended, or had begun on an agent that does not go on with them.
 func (j *job) redone(run, moved []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) (redo []dag.TaskIndex) {
 	made := map[dag.TaskIndex]struct{}{}
 	for ref := range data {
@@ -413,7 +413,7 @@ func (c *Core) startsAnew(j *job, r *resumption, set []dag.TaskIndex) []dag.Task
 	case len(grown) > 0:
 		because(RestartMemory, "needs more memory than its agent has")
 	case len(missed) > 0:
-		because(RestartUpstream, "ended for a failure that counts no more")
+		because(RestartUpstream, "the failure for which it ended counts no more")
 	}
 	if stale := j.outdated(); len(stale) > 0 {
 		set = j.wholeGangs(union(set, stale), stale)
@@ -462,7 +462,7 @@ func (c *Core) needed(j *job, r *resumption, data map[comms.DatasetRef]DatasetRe
 }
 
 // livesOn returns whether an agent goes on with a task and with one before it, so that
-// it has what the one left to the other in an executor, or makes that again by itself
+// it has what the one left to the other in an executor, or recomputes that by itself
 // when the executor dies. The end of the first was told before that of the second.
 // Neither is so of a task that starts over with the epoch that is being decided, or of
 // one of an agent that leaves: what of those goes on has begun.

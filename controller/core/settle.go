@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -29,12 +30,12 @@ type settlement struct {
 	waits  []dag.TaskIndex       // of these, those that no agent has, and one with as much may come; sorted
 }
 
-// settle decides who runs each task of run, which is sorted. What an agent has
-// that is there stays with it; the others go where the plan says, or else where
-// there is room. near names the agent that makes again what has ended before.
+// settle decides which agent runs each task of run, which is sorted. Tasks of an agent
+// that is there stay with it; the others go where the plan says, or else where there is
+// room. near names the agent that recomputes what has ended before.
 // Instances go where their generator goes, whatever else speaks for another agent, and
 // it goes where instances of it are.
-// An agent that leaves keeps what it has begun; without that, and without datasets
+// An agent that drains keeps what it has begun; without that, and without datasets
 // that others have yet to take, it is not of the job any more. grown, which is sorted,
 // are tasks that need more memory than their agent has.
 func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking, grown []dag.TaskIndex) *settlement {
@@ -109,11 +110,11 @@ func (c *Core) settle(j *job, near string, run []dag.TaskIndex, takes []taking, 
 			if len(j.parts) == 0 || j.states.get(t).Over() {
 				continue
 			}
-			if old == nobody { // nobody's, or an agent is making it again by itself
+			if old == nobody { // without an agent, or one is recomputing it by itself
 				s.moved = append(s.moved, t)
 				continue
 			}
-			// A process that is gone may have told others of what it did and nobody knows.
+			// A lost process may have announced to others what the controller does not know.
 			if p := j.parts[old]; p.gone && j.hadMany || s.home[t] == nobody || s.parts[s.home[t]].agent != p.agent {
 				s.moved = append(s.moved, t)
 			}
@@ -132,7 +133,28 @@ func (s *settlement) add(a *agent, from uint64) int {
 	return len(s.parts) - 1
 }
 
-// idle tells whether nobody has anything to do, and nothing has ended before.
+// unbegun lists the tasks that move and do not restart, as they had not begun, by the agent
+// that gets them, and how many they are.
+func (s *settlement) unbegun(j *job, restart []dag.TaskIndex) (out []Assignment, n int) {
+	to := map[string][]dag.TaskIndex{}
+	for _, t := range s.moved {
+		if st := j.states.get(t); st == TaskRunning || st.Over() || j.states.cut[t] || contains(restart, t) {
+			continue
+		}
+		name := ""
+		if k := s.home[t]; k != nobody {
+			name = s.parts[k].agent
+		}
+		to[name] = append(to[name], t)
+		n++
+	}
+	for _, name := range slices.Sorted(maps.Keys(to)) {
+		out = append(out, Assignment{Agent: name, Run: comms.Ranges(to[name])})
+	}
+	return out, n
+}
+
+// idle tells whether no agent has anything to do, and nothing has ended before.
 func (s *settlement) idle(j *job, run []dag.TaskIndex) bool {
 	running := make(map[dag.TaskIndex]struct{}, len(run))
 	for _, t := range run {
@@ -143,7 +165,7 @@ func (s *settlement) idle(j *job, run []dag.TaskIndex) bool {
 	return len(run) > 0 && len(j.states.ended(running)) == 0
 }
 
-// picker finds agents for tasks that nobody has.
+// picker finds agents for tasks that have none.
 type picker struct {
 	c      *Core
 	j      *job
@@ -152,14 +174,14 @@ type picker struct {
 	grown  []dag.TaskIndex
 	placed map[dag.TaskIndex]int
 	beside map[dag.TaskIndex]int // of generators: the part that has instances of it
-	gangs  map[dag.TaskIndex]int // of members of gangs: the part that has them, or nobody
+	gangs  map[dag.TaskIndex]int // of members of gangs: the part that has them, or that of no agent
 	chosen bool
 	rest   *agent // for what the plan does not place
 }
 
 // withGenerator returns the part of the generator that an instance follows, when
-// that runs, too: it makes all of them, so that no other agent may have one. Nobody
-// has those of a generator that nobody has.
+// that runs, too: it makes all of them, so that no other agent may have one. Instances
+// of a generator without an agent have none.
 func (p *picker) withGenerator(t dag.TaskIndex) (k int, bound bool) {
 	st := p.j.graph.Group(t).Stream
 	if st == nil {
@@ -176,7 +198,7 @@ func (p *picker) besides(t dag.TaskIndex) int {
 	return nobody
 }
 
-// home returns the part for a task; now is the one that has it, which nobody need be.
+// home returns the part for a task; now is the one that has it, or that of no agent.
 func (p *picker) home(t dag.TaskIndex, now int) int {
 	if k := p.besides(t); k != nobody {
 		return k
@@ -239,7 +261,11 @@ type resetting struct {
 // new epoch: neither may be known without the other.
 func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
 	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: comms.Ranges(s.moved), Granting: GrantBegun}
+	restarts := len(s.moved) > 0
 	if over != nil {
+		var unbegun int
+		b.Unbegun, unbegun = s.unbegun(j, over.all)
+		restarts = len(over.all) > 0 || unbegun < len(s.moved)
 		j.states.Reset(comms.Ranges(over.now), b.Epoch+1)
 		b.Reset = comms.Ranges(over.all)
 	}
@@ -263,8 +289,8 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 		return nil
 	}
 	if b.Why = why; why == "" && len(b.Reset)+len(b.Moved) > 0 {
-		if b.Lost = j.lostWith(); len(b.Lost) == 0 {
-			b.Why = "rebuilds what was lost"
+		if b.Lost = j.lostWith(); len(b.Lost) == 0 && restarts {
+			b.Why = "its attempt or outputs were lost and are needed"
 		}
 	}
 	j.rec.Batches++

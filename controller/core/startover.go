@@ -45,7 +45,7 @@ func (s *States) reset(tasks []comms.Range, epoch uint64, how Granting) {
 }
 
 // move gives tasks to another agent from an epoch on: they start over there, with
-// an attempt of their own. What the agent before says of them is void from now on.
+// an attempt of their own. Later events of the agent before about them are void.
 func (s *States) move(tasks []comms.Range, epoch uint64, how Granting) {
 	s.over(tasks, func(t dag.TaskIndex) (anew bool) {
 		s.grant(t, how)
@@ -138,7 +138,7 @@ func (s *States) goesWith(t dag.TaskIndex) dag.TaskIndex {
 
 // inVain tells whether a task was skipped or cancelled for the failure of one that was
 // given out anew since, or for another that was skipped for that. Its agent did not know.
-// Who reads a list may have been skipped for several, and names one.
+// A reader of a list may have been skipped for several, and names one.
 func (s *States) inVain(e *comms.Event) bool {
 	anew := func(t dag.TaskIndex) bool { return s.missed[t] || s.void(t) }
 	by := e.Cause.Ref.Task
@@ -180,8 +180,8 @@ func (s *States) notEarly(t dag.TaskIndex) {
 	}
 }
 
-// endsFor takes in that a task was skipped or cancelled. What ended for it before that was
-// known counts now, unless it is early itself: agents tell each other of an end before
+// endsFor takes in that a task was skipped or cancelled. Tasks that ended for it before that
+// was known count now, unless it is early itself: agents announce an end to each other before
 // the controller knows of it, and it never does when that agent dies.
 func (s *States) endsFor(e *comms.Event) {
 	s.notEarly(e.Task)
@@ -222,8 +222,8 @@ func (s *States) unsure(t dag.TaskIndex) bool {
 
 // endedWith lists what had been skipped or cancelled for those of some tasks that have failed,
 // sorted: they start over, for what they are needed or with their gang, and their failure counts
-// no more. What had been for others, too, ends so again. The search goes on behind cut, what had ended so
-// and has started over already.
+// no more. Tasks that had ended for others, too, end so again. The search goes on behind cut, the tasks that
+// had ended so and have started over already.
 func (s *States) endedWith(tasks []dag.TaskIndex, cut map[dag.TaskIndex]bool) (all []dag.TaskIndex) {
 	var failed []dag.TaskIndex
 	stops := false
@@ -256,7 +256,7 @@ func (s *States) endedForOthers(t dag.TaskIndex) bool {
 }
 
 // endedFor tells whether a task ended early for another: that one has failed, as far as
-// somebody else has heard.
+// another agent knows.
 func (s *States) endedFor(t dag.TaskIndex) bool {
 	return slices.ContainsFunc(s.behind[t], func(e dag.TaskIndex) bool { by, early := s.early[e]; return early && by == t })
 }
@@ -284,7 +284,7 @@ func (s *States) takeBehind(t dag.TaskIndex) (all []dag.TaskIndex) {
 	}
 }
 
-// missBehind takes in that what ended early for a task did so in vain: that starts over.
+// missBehind takes in that the tasks that ended early for a task did so wrongly: they start over.
 func (s *States) missBehind(t dag.TaskIndex) {
 	for _, e := range s.takeBehind(t) {
 		s.miss(e)

@@ -290,7 +290,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	if e.Attempt != 0 && e.Attempt < attempt || s.void(e.Task) {
 		return false
 	}
-	// A task that was over starts again when the agent makes again what was lost.
+	// A task that was over starts again when the agent recomputes what was lost.
 	// With a member of a gang that does, so does one that has failed.
 	again := e.Kind == comms.EventRetry && (old == TaskDone || s.g.Group(e.Task).Gang != dag.GangNone)
 	if old.Over() && e.Attempt <= attempt && !again && !(e.Kind == comms.EventStreamEnd || e.Kind == comms.EventPublished) {

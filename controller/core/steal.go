@@ -11,13 +11,13 @@ import (
 	"github.com/cascade-run/cascade/planner"
 )
 
-// Where several agents are, each says how much work waits there (Backlog). When one
-// has nothing to do and another more than it can begin soon, the other is asked to
-// set ready tasks of a job aside (Spare). What it says that it has set aside
-// (Spared) it will not begin: the job is settled anew at a new epoch, in which the
-// idle agent has these tasks. It is the same kind of move as that of the tasks of
-// an agent that leaves, and has no other way to end: the epoch is durable, or the
-// tasks are where they were.
+// Where several agents are, each reports how much work waits there (LoadReport). When
+// one has nothing to do and another more than it can begin soon, the other is asked to
+// set ready tasks of a job aside (StealRequest). It will not begin the tasks that it
+// returns (StealReply): the job is placed anew at a new epoch, in which the idle agent
+// has these tasks. It is the same kind of move as that of the tasks of an agent that
+// drains, and has no other way to end: the epoch is durable, or the tasks are where they
+// were.
 
 const (
 	// thrift is how many times the duration of a move it must save at least.
@@ -152,8 +152,8 @@ func (c *Core) ask(j *job, giver *agent, idle []*agent, seconds float64) bool {
 	return true
 }
 
-// spared takes an agent's word that it has set tasks aside. Of an epoch that is past
-// it is nothing; what nobody asked for, or asks for any more, it may keep.
+// spared takes in that an agent has set tasks aside. A reply of a past epoch is ignored;
+// tasks that were not asked for, or are not any more, the agent may keep.
 func (c *Core) spared(a *agent, m *comms.StealReply) {
 	j := c.jobs[m.Job]
 	if j == nil || j.live == nil || j.life != m.JobIncarnation || j.rec.Epoch != m.Epoch || c.cfg.Passive {

@@ -10,7 +10,7 @@ import (
 
 // A job that resumes from an earlier one takes over what has not changed: those
 // tasks are done from the start, by a decision that is stored before any agent is
-// told. What they made is the new job's own from then on: small datasets are in the
+// told. Their outputs are the new job's own from then on: small datasets are in the
 // decision, of others the agent that has them makes a copy (Assign.Adopt) and says
 // so (EventHeld). Until then they count as there; when it turns out that they are
 // not, their tasks run again like those of any dataset that was lost.
@@ -62,7 +62,7 @@ func (c *Core) takeOver(j *job, r *resumption, e *Earlier) {
 	}
 	have := c.offered(id)
 	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Granting: GrantBegun}
-	gone := map[dag.TaskIndex]struct{}{} // tasks that must make again what is not there
+	gone := map[dag.TaskIndex]struct{}{} // tasks that must recompute what is not there
 	for more := true; more; {
 		more = false
 		c.assume(j, r, e, b, have, gone)
@@ -200,7 +200,7 @@ func reasons(g *dag.Graph, e *Earlier, gone map[dag.TaskIndex]struct{}) []Reason
 		again = append(again, t)
 	}
 	if slices.Sort(again); len(again) > 0 {
-		why = append(why, Reason{Text: "what it made is not kept any more and is needed", Tasks: comms.Ranges(again)})
+		why = append(why, Reason{Text: "its outputs are not kept any more and are needed", Tasks: comms.Ranges(again)})
 	}
 	if len(why) > mostReasons {
 		rest := Reason{Text: "what it reads runs again, or it has changed: there are too many reasons to keep each"}
@@ -220,7 +220,7 @@ type adopting struct {
 }
 
 // toAdopt decides which datasets of the earlier job agents copy: each the one that
-// has it. What nobody reads any more is left, unless the job keeps all that it makes.
+// has it. Datasets without readers are left, unless the job keeps all that it makes.
 func (c *Core) toAdopt(j *job, s *settlement, data map[comms.DatasetRef]DatasetRecord) {
 	var refs []comms.DatasetRef
 	for ref := range j.adopt {

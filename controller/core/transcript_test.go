@@ -16,7 +16,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/reuse"
+	"github.com/cascade-run/cascade/internal/memo"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -228,11 +228,11 @@ func (w *world) earlier(g *dag.Graph, r *comms.Resume) *Earlier {
 		return nil
 	}
 	states := old.Past().States
-	contents := []comms.Content{{Name: reuse.Environment + "e", Hash: "b"}}
-	found := reuse.Compare(&reuse.Past{Job: reuse.Job{Graph: old.Graph, Contents: contents}, Elements: states.Elements, State: func(t dag.TaskIndex) string {
+	contents := []comms.Content{{Name: memo.Environment + "e", Hash: "b"}}
+	found := memo.Compare(&memo.Past{Job: memo.Job{Graph: old.Graph, Contents: contents}, Elements: states.Elements, State: func(t dag.TaskIndex) string {
 		s, _ := states.Get(t)
 		return s.String()
-	}}, &reuse.Job{Graph: g, Contents: contents}, func(t dag.TaskIndex) bool { return slices.Contains(r.Again, g.TaskName(t)) })
+	}}, &memo.Job{Graph: g, Contents: contents}, func(t dag.TaskIndex) bool { return slices.Contains(r.Again, g.TaskName(t)) })
 	e := &Earlier{Ends: found.Ends}
 	for _, p := range found.Same {
 		e.Same = append(e.Same, Pair(p))

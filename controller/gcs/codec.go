@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -15,9 +15,9 @@ import (
 type coded interface{ code(*comms.Coder) }
 
 type (
-	jobRow      core.JobRecord
-	seenRow     core.Seen
-	datasetRow  core.DatasetRecord
+	jobRow      records.Job
+	seenRow     records.Seen
+	datasetRow  records.Dataset
 	batchHeader struct {
 		Agent       string
 		Incarnation uint64
@@ -28,13 +28,14 @@ type (
 		Known       bool          // Tasks is set: older builds did not
 		Tasks       []comms.Range // none, or one: the numbers of all tasks that the batch is of lie in it
 		Moved       []comms.Range
-		Given       []core.Assignment
+		Given       []records.Assignment
 		Granted     bool // what starts over is numbered in a way that is not the oldest
-		Reasons     []core.Reason
-		Granting    core.Granting // which; 0 of older builds
+		Reasons     []records.Reason
+		Granting    records.Granting // which; 0 of older builds
 		Cancelled   []comms.Range
-		Differs     []core.Difference
+		Differs     []records.Difference
 		Lost        []string
+		Unbegun     []records.Assignment
 	}
 )
 
@@ -73,7 +74,7 @@ func (r *jobRow) code(c *comms.Coder) {
 	})
 }
 
-func codeAssignment(c *comms.Coder, f *core.Assignment) {
+func codeAssignment(c *comms.Coder, f *records.Assignment) {
 	c.Struct(4, func(c *comms.Coder) {
 		comms.String(c, &f.Agent)
 		comms.Uint(c, &f.Incarnation)
@@ -84,7 +85,7 @@ func codeAssignment(c *comms.Coder, f *core.Assignment) {
 
 func codeRange(c *comms.Coder, r *comms.Range) { comms.Part(c, r) }
 
-func codeTotals(c *comms.Coder, t *core.Totals) {
+func codeTotals(c *comms.Coder, t *records.Totals) {
 	c.Struct(8, func(c *comms.Coder) {
 		for _, n := range []*uint64{&t.Tasks, &t.Done, &t.Failed, &t.BytesOut, &t.Copied, &t.Spilled} {
 			comms.Uint(c, n)
@@ -118,7 +119,7 @@ func (r *datasetRow) code(c *comms.Coder) {
 }
 
 func (h *batchHeader) code(c *comms.Coder) {
-	c.Struct(16, func(c *comms.Coder) {
+	c.Struct(17, func(c *comms.Coder) {
 		comms.String(c, &h.Agent)
 		comms.Uint(c, &h.Incarnation)
 		comms.Uint(c, &h.Epoch)
@@ -130,7 +131,7 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.Slice(c, &h.Moved, codeRange)
 		comms.Slice(c, &h.Given, codeAssignment)
 		c.Bool(&h.Granted)
-		comms.Slice(c, &h.Reasons, func(c *comms.Coder, r *core.Reason) {
+		comms.Slice(c, &h.Reasons, func(c *comms.Coder, r *records.Reason) {
 			c.Struct(2, func(c *comms.Coder) {
 				comms.String(c, &r.Text)
 				comms.Slice(c, &r.Tasks, codeRange)
@@ -140,10 +141,11 @@ func (h *batchHeader) code(c *comms.Coder) {
 		comms.Slice(c, &h.Cancelled, codeRange)
 		comms.Slice(c, &h.Differs, codeDifference)
 		comms.Slice(c, &h.Lost, func(c *comms.Coder, name *string) { comms.String(c, name) })
+		comms.Slice(c, &h.Unbegun, codeAssignment)
 	})
 }
 
-func codeDifference(c *comms.Coder, d *core.Difference) {
+func codeDifference(c *comms.Coder, d *records.Difference) {
 	c.Struct(6, func(c *comms.Coder) {
 		comms.Uint(c, &d.Ref.Task)
 		comms.Uint(c, &d.Ref.Output)
@@ -155,7 +157,7 @@ func codeDifference(c *comms.Coder, d *core.Difference) {
 }
 
 // spanOf returns the range of all tasks of a batch, if there is any.
-func spanOf(b *core.Batch) (span []comms.Range) {
+func spanOf(b *records.Batch) (span []comms.Range) {
 	widen := func(first, last dag.TaskIndex) {
 		if span == nil {
 			span = []comms.Range{{First: first, Last: last}}
@@ -195,25 +197,25 @@ func decodeInto(b []byte, v coded) error {
 	return nil
 }
 
-func decodeJob(b []byte) (r core.JobRecord, err error) {
+func decodeJob(b []byte) (r records.Job, err error) {
 	if asMap(b) {
-		return decodeRecord[core.JobRecord](b)
+		return decodeRecord[records.Job](b)
 	}
 	err = decodeInto(b, (*jobRow)(&r))
 	return r, err
 }
 
-func decodeSeen(b []byte) (r core.Seen, err error) {
+func decodeSeen(b []byte) (r records.Seen, err error) {
 	if asMap(b) {
-		return decodeRecord[core.Seen](b)
+		return decodeRecord[records.Seen](b)
 	}
 	err = decodeInto(b, (*seenRow)(&r))
 	return r, err
 }
 
-func decodeDataset(b []byte) (r core.DatasetRecord, err error) {
+func decodeDataset(b []byte) (r records.Dataset, err error) {
 	if asMap(b) {
-		return decodeRecord[core.DatasetRecord](b)
+		return decodeRecord[records.Dataset](b)
 	}
 	err = decodeInto(b, (*datasetRow)(&r))
 	return r, err

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/scratchfs"
+	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
 // writerOptions say how a child process writes to a store, see writeForever.
@@ -65,7 +65,7 @@ func writeForever(text string) {
 	}()
 	hand := make(chan struct{}, w.InHand)
 	for job := range uint64(writerJobs) {
-		row := &core.JobRecord{ID: jobID(job)}
+		row := &records.Job{ID: jobID(job)}
 		if err := wait(func(d func(error)) { s.Create(row, &comms.Submit{Job: row.ID}, []byte("graph"), d) }); err != nil {
 			fmt.Println("error", err)
 			return
@@ -78,8 +78,8 @@ func writeForever(text string) {
 			_, _ = random.Read(noise) // never fails
 			e := comms.Event{Kind: comms.EventFinished, Task: dag.TaskIndex(n), Attempt: 1, Cause: comms.Cause{Text: string(noise)}}
 			hand <- struct{}{}
-			s.Commit(core.Commit{Job: jobID(job), Agent: "a", Seen: core.Seen{UpTo: n},
-				Batch: &core.Batch{Number: n, First: n, Events: []comms.Event{e}}}, func(err error) {
+			s.Commit(records.Commit{Job: jobID(job), Agent: "a", Seen: records.Seen{UpTo: n},
+				Batch: &records.Batch{Number: n, First: n, Events: []comms.Event{e}}}, func(err error) {
 				if err != nil {
 					say <- fmt.Sprintf("error job %d batch %d: %v", job, n, err)
 				} else {
@@ -199,28 +199,28 @@ func (w *writer) stored(s *Store, job int) int64 {
 // onDisks runs a test on a small tmpfs and on a small ext4.
 func onDisks(t *testing.T, size int64, test func(t *testing.T, dir string)) {
 	if testing.Short() {
-		test(t, scratchfs.Tmpfs(t, t.TempDir(), size))
+		test(t, smallfs.Tmpfs(t, t.TempDir(), size))
 		return
 	}
-	t.Run("tmpfs", func(t *testing.T) { test(t, scratchfs.Tmpfs(t, t.TempDir(), size)) })
-	t.Run("ext4", func(t *testing.T) { test(t, scratchfs.Ext4(t, t.TempDir(), size).Dir) })
+	t.Run("tmpfs", func(t *testing.T) { test(t, smallfs.Tmpfs(t, t.TempDir(), size)) })
+	t.Run("ext4", func(t *testing.T) { test(t, smallfs.Ext4(t, t.TempDir(), size).Dir) })
 }
 
 // TestDiskFills: the store grows until its disk is nearly full, another program
 // takes the rest, and some time later gives space back.
 func TestDiskFills(t *testing.T) {
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	onDisks(t, 320<<20, func(t *testing.T, dir string) {
-		old := scratchfs.Fill(t, dir, 160<<20)
+		old := smallfs.Fill(t, dir, 160<<20)
 		o := writerOptions{Dir: dir, MinFree: 96 << 20, Reserve: 8 << 20, Text: 16 << 10, InHand: 64}
 		w := startWriter(t, o)
 		defer w.end()
 		if !w.until(func(line string) bool { return line == "paused true" }) {
 			t.Fatalf("the writer died before the disk was full: %s", w.died.String())
 		}
-		rest := scratchfs.Fill(t, dir, 0)
+		rest := smallfs.Fill(t, dir, 0)
 		var locked *LockedError
 		if _, err := Open(o.store()); !errors.As(err, &locked) {
 			t.Errorf("the store is open in another process, and a second one says %v", err)
@@ -238,11 +238,11 @@ func TestDiskFills(t *testing.T) {
 // TestNoReserve shows what the reserve is for: without it a full disk ends the
 // process in the middle of a write. Also then nothing that was acknowledged is lost.
 func TestNoReserve(t *testing.T) {
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	onDisks(t, 160<<20, func(t *testing.T, dir string) {
-		release := scratchfs.Fill(t, dir, 48<<20)
+		release := smallfs.Fill(t, dir, 48<<20)
 		w := startWriter(t, writerOptions{Dir: dir, MinFree: 1, Reserve: 1, Text: 16 << 10, InHand: 64})
 		w.until(func(string) bool { return false })
 		err := w.cmd.Wait()
@@ -262,12 +262,12 @@ func TestNoReserve(t *testing.T) {
 // everything acknowledged before is there afterwards. Without, something is missing:
 // that shows that the cut is one.
 func TestPowerLoss(t *testing.T) {
-	if !scratchfs.Enter(t) {
+	if !smallfs.Enter(t) {
 		return
 	}
 	for _, sync := range []bool{true, false} {
 		t.Run(fmt.Sprint("sync ", sync), func(t *testing.T) {
-			im := scratchfs.Ext4(t, t.TempDir(), 256<<20)
+			im := smallfs.Ext4(t, t.TempDir(), 256<<20)
 			// Memtables are full after about 1,500 batches: also their rotation is cut off now and then.
 			w := startWriter(t, writerOptions{Dir: im.Dir, Sync: sync, MinFree: 1, Reserve: 1, Text: 12 << 10, InHand: 16})
 			most := 2000

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -59,7 +59,7 @@ func TestGraphLivesAsLongAsItsJobs(t *testing.T) {
 				have = rapid.SampledFrom([]comms.Hash{hashOf(small1), hashOf(large)}).Draw(r, "graph")
 				jobs[n] = have
 				must(t, wait(func(d func(error)) {
-					s.Create(&core.JobRecord{ID: jobID(n), GraphHash: have}, &comms.Submit{}, []byte(graphs[have]), d)
+					s.Create(&records.Job{ID: jobID(n), GraphHash: have}, &comms.Submit{}, []byte(graphs[have]), d)
 				}))
 			}
 			want, seen := 0, map[comms.Hash]bool{}
@@ -100,7 +100,7 @@ func TestGraphRefusedInPart(t *testing.T) {
 	calls = 1
 	graph := []byte(strings.Repeat("g", 2*chunkSize+1))
 	hash := hashOf(string(graph))
-	row := &core.JobRecord{ID: jobID(1), GraphHash: hash}
+	row := &records.Job{ID: jobID(1), GraphHash: hash}
 	create := func() error {
 		return wait(func(d func(error)) { s.Create(row, &comms.Submit{}, graph, d) })
 	}
@@ -135,7 +135,7 @@ func TestStoreOfSchemaOne(t *testing.T) {
 		must(t, s.shards[0].db.Update(func(txn *badger.Txn) error { return txn.Set(k, v) }))
 	}
 	for n := range uint64(2) {
-		row, err := encodeRecord(&core.JobRecord{ID: jobID(n), Name: "old", Phase: comms.JobDone, GraphHash: "h"})
+		row, err := encodeRecord(&records.Job{ID: jobID(n), Name: "old", Phase: comms.JobDone, GraphHash: "h"})
 		must(t, err)
 		put(jobKey(tableJobs, jobID(n)), row)
 		put(jobKey(tableRequests, jobID(n)), comms.Encode(&comms.Submit{Tenant: "me"}))
@@ -166,7 +166,7 @@ func TestStoreOfSchemaOne(t *testing.T) {
 func TestBatchesOf(t *testing.T) {
 	s := open(t, small(t.TempDir()))
 	create(t, s, jobID(1), []byte("g"))
-	batches := []core.Batch{
+	batches := []records.Batch{
 		{Events: finished(5, 9)},
 		{Reset: []comms.Range{{First: 100, Last: 200}}, Events: finished(150)},
 		{Events: []comms.Event{{Kind: comms.EventDrained}}},
@@ -176,7 +176,7 @@ func TestBatchesOf(t *testing.T) {
 	}
 	for i := range batches {
 		batches[i].Number = uint64(i)
-		must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Batch: &batches[i]}, d) }))
+		must(t, wait(func(d func(error)) { s.Commit(records.Commit{Job: jobID(1), Batch: &batches[i]}, d) }))
 	}
 	for _, c := range []struct {
 		part Part
@@ -214,7 +214,7 @@ func TestBatchesOfGrow(t *testing.T) {
 	}
 	for n := range uint64(3) {
 		must(t, wait(func(d func(error)) {
-			s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Number: n, Events: finished(7)}}, d)
+			s.Commit(records.Commit{Job: jobID(1), Batch: &records.Batch{Number: n, Events: finished(7)}}, d)
 		}))
 		if got := ask(); len(got) != int(n)+1 {
 			t.Errorf("batches %v after %d", got, n)
@@ -222,7 +222,9 @@ func TestBatchesOfGrow(t *testing.T) {
 	}
 	must(t, wait(func(d func(error)) { s.Delete(jobID(1), d) }))
 	create(t, s, jobID(1), []byte("g"))
-	must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Events: finished(7)}}, d) }))
+	must(t, wait(func(d func(error)) {
+		s.Commit(records.Commit{Job: jobID(1), Batch: &records.Batch{Events: finished(7)}}, d)
+	}))
 	if got := ask(); !slices.Equal(got, []uint64{0}) {
 		t.Errorf("batches %v of a job that was deleted and made anew", got)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // A key is the table's letter and the fields in big-endian order, so that keys
@@ -68,7 +68,7 @@ func jobKey(t table, job comms.JobID) []byte {
 
 // graphName is the name under which a job's graph is stored: its hash, or what
 // stands for it in a row without one.
-func graphName(row *core.JobRecord) comms.Hash {
+func graphName(row *records.Job) comms.Hash {
 	if row.GraphHash == "" {
 		return comms.Hash(row.ID[:])
 	}
@@ -99,7 +99,7 @@ func datasetKey(job comms.JobID, r comms.DatasetRef) []byte {
 	return binary.BigEndian.AppendUint64(k, r.Element)
 }
 
-func lossKey(job comms.JobID, l *core.Loss) []byte {
+func lossKey(job comms.JobID, l *records.Loss) []byte {
 	return append(binary.BigEndian.AppendUint64(jobKey(tableLosses, job), uint64(l.At)), l.Agent...)
 }
 

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -99,7 +99,7 @@ func TestShardMap(t *testing.T) {
 }
 
 func FuzzDecodeBatch(f *testing.F) {
-	b := core.Batch{Agent: "a", First: 3, Reset: []comms.Range{{First: 1, Last: math.MaxUint32}}, Events: finished(1, 2)}
+	b := records.Batch{Agent: "a", First: 3, Reset: []comms.Range{{First: 1, Last: math.MaxUint32}}, Events: finished(1, 2)}
 	f.Add(encodeBatch(jobID(1), &b))
 	f.Add([]byte{0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, v []byte) {
@@ -114,7 +114,7 @@ func FuzzDecodeBatch(f *testing.F) {
 }
 
 func FuzzDecodeRecords(f *testing.F) {
-	for _, v := range []any{&core.JobRecord{Name: "n", Labels: []string{"a=b"}}, &core.Seen{UpTo: 4}, &core.DatasetRecord{Agent: "a"}, &ShardMap{Version: 1}} {
+	for _, v := range []any{&records.Job{Name: "n", Labels: []string{"a=b"}}, &records.Seen{UpTo: 4}, &records.Dataset{Agent: "a"}, &ShardMap{Version: 1}} {
 		b, err := encodeRecord(v)
 		if err != nil {
 			f.Fatal(err)
@@ -126,7 +126,7 @@ func FuzzDecodeRecords(f *testing.F) {
 	f.Add(comms.AppendRecord(nil, (&datasetRow{Agent: "a"}).code))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// No input may panic; what decodes must encode.
-		if v, err := decodeRecord[core.JobRecord](b); err == nil {
+		if v, err := decodeRecord[records.Job](b); err == nil {
 			if _, err := encodeRecord(&v); err != nil {
 				t.Fatal(err)
 			}

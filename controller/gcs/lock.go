@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cascade-run/cascade/internal/owner"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // LockedError says that another process has the store open.
@@ -27,11 +27,11 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("store %s is in use by %s: stop it, or choose another state folder", e.Dir, who)
 }
 
-// lockDir takes the folder's lock, which the kernel gives back when the process ends, however it ends.
+// lockDir takes the folder's lock, which the kernel releases when the process ends, however it ends.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
-	f, err := owner.Lock(path)
-	if errors.Is(err, owner.ErrHeld) {
+	f, err := statedir.Lock(path)
+	if errors.Is(err, statedir.ErrHeld) {
 		e := &LockedError{Dir: dir}
 		if b, err := os.ReadFile(path); err == nil {
 			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {

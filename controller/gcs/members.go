@@ -29,7 +29,7 @@ func (m *Member) code(c *comms.Coder) {
 	})
 }
 
-// PutToken stores a token, or removes it when it is good for nobody any more. It
+// PutToken stores a token, or removes it when it admits no more members. It
 // does not wait for room on a full disk: the error then matches ErrNoSpace.
 func (s *Store) PutToken(g pki.Grant, done func(error)) {
 	e := entry{key: nameKey(tableTokens, string(g.ID[:]))}

@@ -13,13 +13,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
 // modelJob is what the store should have of a job.
 type modelJob struct {
-	row    core.JobRecord
+	row    records.Job
 	graph  string
 	events []dag.TaskIndex
 	data   map[comms.DatasetRef]uint64
@@ -56,7 +56,7 @@ func TestStoreAgainstModel(t *testing.T) {
 				if model[job] != nil {
 					t.Skip("there already")
 				}
-				m := &modelJob{row: core.JobRecord{ID: job, Phase: comms.JobQueued}, graph: rapid.StringN(0, 20, -1).Draw(t, "graph"), data: map[comms.DatasetRef]uint64{}}
+				m := &modelJob{row: records.Job{ID: job, Phase: comms.JobQueued}, graph: rapid.StringN(0, 20, -1).Draw(t, "graph"), data: map[comms.DatasetRef]uint64{}}
 				do(wait(func(d func(error)) { s.Create(&m.row, &comms.Submit{Job: job}, []byte(m.graph), d) }))
 				model[job] = m
 			},
@@ -67,7 +67,7 @@ func TestStoreAgainstModel(t *testing.T) {
 					t.Skip("no such job")
 				}
 				tasks := rapid.SliceOfN(rapid.Uint32Range(0, 50), 0, 5).Draw(t, "tasks")
-				c := core.Commit{Job: job, Batch: &core.Batch{Number: m.row.Batches, First: m.seen + 1}, Agent: job.String()}
+				c := records.Commit{Job: job, Batch: &records.Batch{Number: m.row.Batches, First: m.seen + 1}, Agent: job.String()}
 				for _, i := range tasks {
 					c.Batch.Events = append(c.Batch.Events, finished(dag.TaskIndex(i))...)
 					m.events = append(m.events, dag.TaskIndex(i))
@@ -78,13 +78,13 @@ func TestStoreAgainstModel(t *testing.T) {
 					delete(m.data, ref)
 				} else {
 					size := rapid.Uint64().Draw(t, "size")
-					c.Datasets = []core.DatasetRecord{{Desc: comms.Desc{Ref: ref, Size: size}}}
+					c.Datasets = []records.Dataset{{Desc: comms.Desc{Ref: ref, Size: size}}}
 					m.data[ref] = size
 				}
 				m.seen += uint64(len(tasks))
 				m.row.Batches++
 				row := m.row
-				c.Row, c.Seen = &row, core.Seen{UpTo: m.seen}
+				c.Row, c.Seen = &row, records.Seen{UpTo: m.seen}
 				do(wait(func(d func(error)) { s.Commit(c, d) }))
 			},
 			"delete": func(t *rapid.T) {
@@ -157,9 +157,9 @@ func writeUntilKilled(dir string) {
 	}
 	job := jobID(1)
 	out := bufio.NewWriter(os.Stdout)
-	s.Create(&core.JobRecord{ID: job}, &comms.Submit{Job: job}, []byte("graph"), func(error) {})
+	s.Create(&records.Job{ID: job}, &comms.Submit{Job: job}, []byte("graph"), func(error) {})
 	for n := uint64(0); ; n++ {
-		c := core.Commit{Job: job, Agent: "a", Seen: core.Seen{UpTo: n}, Batch: &core.Batch{Number: n, First: n, Events: finished(dag.TaskIndex(n))}}
+		c := records.Commit{Job: job, Agent: "a", Seen: records.Seen{UpTo: n}, Batch: &records.Batch{Number: n, First: n, Events: finished(dag.TaskIndex(n))}}
 		done := make(chan struct{})
 		s.Commit(c, func(err error) {
 			fmt.Fprintln(out, n, err)
@@ -218,7 +218,7 @@ func BenchmarkCommit(b *testing.B) {
 			slots := make(chan struct{}, 256) // commits in flight
 			for n := range b.N {
 				slots <- struct{}{}
-				s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Number: uint64(n), Events: es}, Agent: "a", Seen: core.Seen{UpTo: uint64(n)}},
+				s.Commit(records.Commit{Job: jobID(1), Batch: &records.Batch{Number: uint64(n), Events: es}, Agent: "a", Seen: records.Seen{UpTo: uint64(n)}},
 					func(err error) {
 						if err != nil {
 							b.Error(err)

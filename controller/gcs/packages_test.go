@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // A package is needed by the jobs that name it until the last of them is deleted,
@@ -19,7 +19,7 @@ func TestPackageReferences(t *testing.T) {
 	for i, needs := range [][]comms.Hash{{a}, {a, b}, {a}, nil} {
 		id := jobID(uint64(i + 1))
 		ids = append(ids, id)
-		row := &core.JobRecord{ID: id, GraphHash: comms.Hash("graph"), Packages: needs}
+		row := &records.Job{ID: id, GraphHash: comms.Hash("graph"), Packages: needs}
 		must(t, wait(func(done func(error)) { s.Create(row, &comms.Submit{Job: id}, []byte{byte(i)}, done) }))
 		if got, err := s.Job(id); err != nil || len(got.Packages) != len(needs) {
 			t.Errorf("row %v, %v", got.Packages, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -66,17 +66,17 @@ func each(t *badger.Txn, prefix, start []byte, values bool, f func(k, v []byte) 
 }
 
 // Job returns a job's row, or ErrNotFound.
-func (s *Store) Job(job comms.JobID) (core.JobRecord, error) {
+func (s *Store) Job(job comms.JobID) (records.Job, error) {
 	b, err := get(s.of(job).db, jobKey(tableJobs, job))
 	if err != nil {
-		return core.JobRecord{}, fmt.Errorf("job %s: %w", job, err)
+		return records.Job{}, fmt.Errorf("job %s: %w", job, err)
 	}
 	return decodeJob(b)
 }
 
 // Jobs returns the rows of all jobs, shard by shard.
-func (s *Store) Jobs() iter.Seq2[core.JobRecord, error] {
-	return func(yield func(core.JobRecord, error) bool) {
+func (s *Store) Jobs() iter.Seq2[records.Job, error] {
+	return func(yield func(records.Job, error) bool) {
 		for _, sh := range s.shards {
 			stopped := false
 			err := sh.db.View(func(t *badger.Txn) error {
@@ -92,7 +92,7 @@ func (s *Store) Jobs() iter.Seq2[core.JobRecord, error] {
 				})
 			})
 			if err != nil {
-				yield(core.JobRecord{}, err)
+				yield(records.Job{}, err)
 				return
 			}
 			if stopped {
@@ -105,8 +105,8 @@ func (s *Store) Jobs() iter.Seq2[core.JobRecord, error] {
 // JobsBefore returns the rows of jobs, the greatest ID first, which is that of the
 // job submitted last. They begin below an ID, or with the first when that is zero.
 // Each row is read when it is asked for.
-func (s *Store) JobsBefore(before comms.JobID) iter.Seq2[core.JobRecord, error] {
-	return func(yield func(core.JobRecord, error) bool) {
+func (s *Store) JobsBefore(before comms.JobID) iter.Seq2[records.Job, error] {
+	return func(yield func(records.Job, error) bool) {
 		o := badger.DefaultIteratorOptions
 		o.Prefix, o.Reverse, o.PrefetchSize = []byte{byte(tableJobs)}, true, 16
 		from := append(jobKey(tableJobs, before), 0)
@@ -133,13 +133,13 @@ func (s *Store) JobsBefore(before comms.JobID) iter.Seq2[core.JobRecord, error] 
 			if next == nil {
 				return
 			}
-			var row core.JobRecord
+			var row records.Job
 			err := next.Item().Value(func(v []byte) (err error) {
 				row, err = decodeJob(bytes.Clone(v))
 				return err
 			})
 			if err != nil {
-				yield(core.JobRecord{}, fmt.Errorf("job row %x: %w", next.Item().Key(), err))
+				yield(records.Job{}, fmt.Errorf("job row %x: %w", next.Item().Key(), err))
 				return
 			}
 			if !yield(row, nil) {
@@ -175,7 +175,7 @@ func (s *Store) Load(job comms.JobID) (d JobData, err error) {
 		if d.Graph, err = graphIn(t, graphName(&d.Row)); err != nil {
 			return err
 		}
-		d.Seen = map[string]core.Seen{}
+		d.Seen = map[string]records.Seen{}
 		return each(t, []byte{byte(tableSeen)}, nil, true, func(k, v []byte) error {
 			seen, err := decodeSeen(v)
 			d.Seen[string(k[1:])] = seen
@@ -246,7 +246,7 @@ func graphIn(t *badger.Txn, name comms.Hash) ([]byte, error) {
 
 // Batches returns a job's batches in order. A batch that was stored in parts
 // comes in parts. Byte slices in it belong to the caller.
-func (s *Store) Batches(job comms.JobID) iter.Seq2[core.Batch, error] {
+func (s *Store) Batches(job comms.JobID) iter.Seq2[records.Batch, error] {
 	return s.BatchesOf(job, Part{Last: math.MaxUint32})
 }
 
@@ -259,8 +259,8 @@ type Part struct {
 // BatchesOf is Batches without those before a number and those that are of no
 // task in a range. The first call for a job reads the headers of all its batches,
 // some hundred thousand a second; later ones find theirs in memory.
-func (s *Store) BatchesOf(job comms.JobID, part Part) iter.Seq2[core.Batch, error] {
-	return func(yield func(core.Batch, error) bool) {
+func (s *Store) BatchesOf(job comms.JobID, part Part) iter.Seq2[records.Batch, error] {
+	return func(yield func(records.Batch, error) bool) {
 		prefix := jobKey(tableBatches, job)
 		tell := func(k, v []byte) (bool, error) {
 			if len(k) < len(prefix)+8 {
@@ -292,19 +292,19 @@ func (s *Store) BatchesOf(job comms.JobID, part Part) iter.Seq2[core.Batch, erro
 			})
 		})
 		if err != nil {
-			yield(core.Batch{}, fmt.Errorf("batches of job %s: %w", job, err))
+			yield(records.Batch{}, fmt.Errorf("batches of job %s: %w", job, err))
 		}
 	}
 }
 
 // Datasets returns the rows of a job's retained datasets, in the order of their names.
-func (s *Store) Datasets(job comms.JobID) ([]core.DatasetRecord, error) {
+func (s *Store) Datasets(job comms.JobID) ([]records.Dataset, error) {
 	return rows(s.of(job), jobKey(tableDatasets, job), decodeDataset)
 }
 
 // Kept returns the rows of all jobs' retained datasets by job.
-func (s *Store) Kept() (map[comms.JobID][]core.DatasetRecord, error) {
-	out := map[comms.JobID][]core.DatasetRecord{}
+func (s *Store) Kept() (map[comms.JobID][]records.Dataset, error) {
+	out := map[comms.JobID][]records.Dataset{}
 	for _, sh := range s.shards {
 		err := sh.db.View(func(t *badger.Txn) error {
 			return each(t, []byte{byte(tableDatasets)}, nil, true, func(k, v []byte) error {
@@ -328,18 +328,18 @@ func (s *Store) Kept() (map[comms.JobID][]core.DatasetRecord, error) {
 }
 
 // Tasks returns the rows of a job's failed tasks, in order.
-func (s *Store) Tasks(job comms.JobID) ([]core.TaskRecord, error) {
-	return rows(s.of(job), jobKey(tableTasks, job), decodeRecord[core.TaskRecord])
+func (s *Store) Tasks(job comms.JobID) ([]records.Task, error) {
+	return rows(s.of(job), jobKey(tableTasks, job), decodeRecord[records.Task])
 }
 
 // Losses returns the losses of agents that had tasks of a job, by time.
-func (s *Store) Losses(job comms.JobID) ([]core.Loss, error) {
-	return rows(s.of(job), jobKey(tableLosses, job), decodeRecord[core.Loss])
+func (s *Store) Losses(job comms.JobID) ([]records.Loss, error) {
+	return rows(s.of(job), jobKey(tableLosses, job), decodeRecord[records.Loss])
 }
 
 // Agents returns the rows of all agents, by name.
-func (s *Store) Agents() ([]core.AgentRecord, error) {
-	return rows(s.shards[0], []byte{byte(tableAgents)}, decodeRecord[core.AgentRecord])
+func (s *Store) Agents() ([]records.Agent, error) {
+	return rows(s.shards[0], []byte{byte(tableAgents)}, decodeRecord[records.Agent])
 }
 
 // Profiles calls f for each stored profile.

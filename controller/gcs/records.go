@@ -8,7 +8,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // ErrCorrupt says that a record cannot be read. It is wrapped with the record's key.
@@ -38,9 +38,9 @@ func decodeRecord[T any](b []byte) (v T, err error) {
 
 // encodeBatch writes the header's length and the header, then the events in their
 // wire form: an agent's batch is stored as it came.
-func encodeBatch(job comms.JobID, b *core.Batch) []byte {
+func encodeBatch(job comms.JobID, b *records.Batch) []byte {
 	header := batchHeader{Agent: b.Agent, Incarnation: b.Incarnation, Epoch: b.Epoch, At: b.At, Reset: b.Reset, Why: b.Why, Known: true, Tasks: spanOf(b), Moved: b.Moved, Given: b.Given,
-		Granted: b.Granting != core.GrantCounts, Granting: b.Granting, Reasons: b.Reasons, Cancelled: b.Cancelled, Differs: b.Differs, Lost: b.Lost}
+		Granted: b.Granting != records.GrantCounts, Granting: b.Granting, Reasons: b.Reasons, Cancelled: b.Cancelled, Differs: b.Differs, Lost: b.Lost, Unbegun: b.Unbegun}
 	h := comms.AppendRecord(make([]byte, 0, 64), header.code)
 	out := binary.AppendUvarint(make([]byte, 0, len(h)+64+64*len(b.Events)), uint64(len(h)))
 	out = append(out, h...)
@@ -58,23 +58,23 @@ func headerOf(v []byte) (h batchHeader, events []byte, err error) {
 }
 
 // decodeBatch is the inverse of encodeBatch; byte slices in the events alias v.
-func decodeBatch(number uint64, v []byte) (core.Batch, error) {
+func decodeBatch(number uint64, v []byte) (records.Batch, error) {
 	h, events, err := headerOf(v)
 	if err != nil {
-		return core.Batch{}, fmt.Errorf("batch %d: %w", number, err)
+		return records.Batch{}, fmt.Errorf("batch %d: %w", number, err)
 	}
 	m, err := comms.Decode(events)
 	if err != nil {
-		return core.Batch{}, fmt.Errorf("batch %d: %w: %w", number, ErrCorrupt, err)
+		return records.Batch{}, fmt.Errorf("batch %d: %w: %w", number, ErrCorrupt, err)
 	}
 	ev, ok := m.(*comms.Events)
 	if !ok || len(ev.Jobs) != 1 {
-		return core.Batch{}, fmt.Errorf("batch %d: %w: holds a %T", number, ErrCorrupt, m)
+		return records.Batch{}, fmt.Errorf("batch %d: %w: holds a %T", number, ErrCorrupt, m)
 	}
 	granting := h.Granting
-	if h.Granted && granting == core.GrantCounts {
-		granting = core.GrantTries
+	if h.Granted && granting == records.GrantCounts {
+		granting = records.GrantTries
 	}
-	return core.Batch{Number: number, Agent: h.Agent, Incarnation: h.Incarnation, Epoch: h.Epoch, At: h.At,
-		Reset: h.Reset, Moved: h.Moved, Given: h.Given, Granting: granting, Reasons: h.Reasons, Cancelled: h.Cancelled, Differs: h.Differs, Why: h.Why, Lost: h.Lost, First: ev.First, Events: ev.Jobs[0].Events}, nil
+	return records.Batch{Number: number, Agent: h.Agent, Incarnation: h.Incarnation, Epoch: h.Epoch, At: h.At,
+		Reset: h.Reset, Moved: h.Moved, Given: h.Given, Granting: granting, Reasons: h.Reasons, Cancelled: h.Cancelled, Differs: h.Differs, Why: h.Why, Lost: h.Lost, Unbegun: h.Unbegun, First: ev.First, Events: ev.Jobs[0].Events}, nil
 }

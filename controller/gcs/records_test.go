@@ -6,18 +6,18 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 func TestBatchesOfOlderBuilds(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		header batchHeader
-		want   core.Granting
+		want   records.Granting
 	}{
-		{"counted on", batchHeader{Known: true}, core.GrantCounts},
-		{"took each grant for a try", batchHeader{Known: true, Granted: true}, core.GrantTries},
-		{"this one", batchHeader{Known: true, Granted: true, Granting: core.GrantBegun}, core.GrantBegun},
+		{"counted on", batchHeader{Known: true}, records.GrantCounts},
+		{"took each grant for a try", batchHeader{Known: true, Granted: true}, records.GrantTries},
+		{"this one", batchHeader{Known: true, Granted: true, Granting: records.GrantBegun}, records.GrantBegun},
 	} {
 		h := comms.AppendRecord(nil, c.header.code)
 		v := append(binary.AppendUvarint(nil, uint64(len(h))), h...)
@@ -30,8 +30,8 @@ func TestBatchesOfOlderBuilds(t *testing.T) {
 }
 
 func TestBatchRoundTrip(t *testing.T) {
-	want := core.Batch{Number: 3, Epoch: 2, At: 5, Why: "why", Reset: []comms.Range{{First: 1, Last: 2}}, Moved: []comms.Range{{First: 3, Last: 3}},
-		Cancelled: []comms.Range{{First: 4, Last: 9}}, Granting: core.GrantBegun, Lost: []string{"node2"}}
+	want := records.Batch{Number: 3, Epoch: 2, At: 5, Why: "why", Reset: []comms.Range{{First: 1, Last: 2}}, Moved: []comms.Range{{First: 3, Last: 3}},
+		Cancelled: []comms.Range{{First: 4, Last: 9}}, Granting: records.GrantBegun, Lost: []string{"node2"}, Unbegun: []records.Assignment{{Agent: "node3", Run: []comms.Range{{First: 3, Last: 3}}}}}
 	v := encodeBatch(comms.JobID{1}, &want)
 	got, err := decodeBatch(3, v)
 	if err != nil || !reflect.DeepEqual(got, want) {

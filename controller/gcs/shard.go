@@ -141,7 +141,7 @@ func (s *shard) take() (ws []write, closed bool) {
 	return ws, s.closed
 }
 
-// reuse gives back the memory of writes that are done, unless it is much.
+// reuse keeps the memory of writes that are done for later ones, unless it is much.
 func (s *shard) reuse(ws []write) {
 	if cap(ws) > maxSpare {
 		return
@@ -278,8 +278,8 @@ func (s *shard) close() error {
 		}
 		return nil
 	}
-	// On a disk that fails Badger tries for ever to write its memtable out. What was
-	// acknowledged is in its log: the next Open reads it.
+	// On a disk that fails Badger tries for ever to write its memtable out. Acknowledged
+	// writes are in its log: the next Open reads them.
 	closed := make(chan error, 1)
 	go func() { closed <- s.db.Close() }()
 	patience := time.NewTimer(closePatience)

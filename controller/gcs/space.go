@@ -15,9 +15,9 @@ var ErrNoSpace = errors.New("the disk of the store is nearly full")
 // space watches the free bytes of the store's disk. Badger writes to mappings of
 // sparse files: on a full disk that is a SIGBUS in one of its goroutines, which
 // nothing can catch. So nothing is committed below the limit. When others take
-// what is left below it, the reserve file is given back, which leaves Badger room
+// what is left below it, the reserve file is deleted, which leaves Badger room
 // to end what it is doing: flushes of memtables and compactions that had begun.
-// (Given back earlier, the others would take that, too.)
+// (Deleted earlier, the others would take that, too.)
 type space struct {
 	dir     string
 	min     uint64 // free bytes below which nothing is committed
@@ -30,7 +30,7 @@ type space struct {
 	paused  int // shards that wait
 	held    bool
 	told    bool // what onPause was told last
-	telling bool // somebody calls onPause
+	telling bool // a shard calls onPause
 }
 
 // gauge asks for the free bytes of a disk, seldom while there are plenty of them:
@@ -45,7 +45,7 @@ type gauge struct {
 	at   time.Time // of the answer
 }
 
-// How long an answer holds, and how much above the limit is plenty: nobody writes
+// How long an answer holds, and how much above the limit is plenty: no process writes
 // so much in that time.
 const (
 	gaugeAge   = 10 * time.Millisecond
@@ -145,7 +145,7 @@ func (s *space) low() (bool, error) {
 	return free < s.min, err
 }
 
-// relieve gives the reserve back when less than it is free.
+// relieve deletes the reserve when less than its size is free.
 func (s *space) relieve(free uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *space) relieve(free uint64) error {
 		return nil
 	}
 	if err := os.Remove(s.file()); err != nil {
-		return fmt.Errorf("give back the reserve of the store: %w", err)
+		return fmt.Errorf("release the reserve of the store: %w", err)
 	}
 	s.held = false
 	return nil

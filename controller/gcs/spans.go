@@ -17,16 +17,16 @@ import (
 
 // spans says of the jobs that were asked about last which tasks each batch is of,
 // so that a page of rows finds its batches without reading the headers of all.
-// What was added since is read when it is asked for again.
+// Batches that were added since are read with the next request.
 type spans struct {
 	mu   sync.Mutex
 	jobs map[comms.JobID]*known
 	last []comms.JobID // that were asked about, newest last
 }
 
-// known is what is known of a job from when it is asked about until it is deleted:
-// who reads an older snapshot meanwhile adds to what nobody finds any more. Its
-// list is replaced and never changed.
+// known is what is known of a job from when it is asked about until it is deleted: a
+// reader of an older snapshot then adds to a list that is in no map any more. The list
+// is replaced and never changed.
 type known struct{ list []span }
 
 // span is the key of a batch behind its job, and the tasks that it is of.
@@ -69,7 +69,7 @@ func (s *spans) of(job comms.JobID) *known {
 }
 
 // keysOf lists the keys of the batches that are of a part. The headers are read
-// without the lock: a job of a million batches holds up nobody.
+// without the lock: a job of a million batches delays no other reader.
 func (s *spans) keysOf(t *badger.Txn, job comms.JobID, k *known, part *Part) (keys [][]byte, err error) {
 	s.mu.Lock()
 	list := k.list

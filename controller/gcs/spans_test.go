@@ -10,7 +10,7 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // batches makes a job with batches of the given numbers, each of task 0.
@@ -19,7 +19,7 @@ func batches(t *testing.T, s *Store, job comms.JobID, numbers ...uint64) {
 	create(t, s, job, []byte("g"))
 	for _, n := range numbers {
 		must(t, wait(func(d func(error)) {
-			s.Commit(core.Commit{Job: job, Batch: &core.Batch{Number: n, Events: finished(0)}}, d)
+			s.Commit(records.Commit{Job: job, Batch: &records.Batch{Number: n, Events: finished(0)}}, d)
 		}))
 	}
 }
@@ -63,7 +63,7 @@ func TestSpansOfManyReaders(t *testing.T) {
 	must(t, s.of(job).db.View(func(old *badger.Txn) error {
 		for n := uint64(3); n < 20; n++ {
 			must(t, wait(func(d func(error)) {
-				s.Commit(core.Commit{Job: job, Batch: &core.Batch{Number: n, Events: finished(0)}}, d)
+				s.Commit(records.Commit{Job: job, Batch: &records.Batch{Number: n, Events: finished(0)}}, d)
 			}))
 			var readers sync.WaitGroup
 			for range 4 {

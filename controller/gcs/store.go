@@ -12,7 +12,7 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/internal/safedir"
 )
@@ -28,7 +28,7 @@ var (
 //
 //	2  graphs are stored once, by their hash
 //	3  a job may be cancelled because it fails (JobRecord.Fails); graphs say what becomes of
-//	   a job when what is made again differs
+//	   a job when a recomputed dataset differs
 const SchemaVersion = 3
 
 // Options of a store. The zero value of each field but Dir means its default.
@@ -39,7 +39,7 @@ type Options struct {
 	Memory  int64  // bytes of all memtables and caches together, default 64 MiB
 	MinFree uint64 // free bytes of the disk below which commits pause, default 256 MiB, more with much memory
 	Reserve uint64 // bytes of the reserve file, default 32 MiB
-	Brief   bool   // opened to be read, with few and small writes: MinFree is 8 MiB a shard, for which the reserve is given back
+	Brief   bool   // opened to be read, with few and small writes: MinFree is 8 MiB a shard, for which the reserve is deleted
 	// OnPause is told when commits pause for want of space and when they go on.
 	// It is called from a shard's goroutine.
 	OnPause func(paused bool, free uint64)
@@ -233,7 +233,7 @@ func (s *Store) Map() ShardMap { return s.shardOf }
 
 func (s *Store) of(job comms.JobID) *shard { return s.shards[s.shardOf.shard(job)] }
 
-// Compact gives back disk space of deleted records, for at most the given time.
+// Compact returns disk space of deleted records, for at most the given time.
 // It may run beside reads and writes; the driver calls it now and then.
 func (s *Store) Compact(budget time.Duration) error {
 	deadline := time.Now().Add(budget)
@@ -305,8 +305,8 @@ func writeSchema(db *badger.DB, key []byte, version uint32) error {
 
 // JobData is what Load reads of one job.
 type JobData struct {
-	Row     core.JobRecord
+	Row     records.Job
 	Request *comms.Submit // without its graph
 	Graph   []byte
-	Seen    map[string]core.Seen // by agent: what of its events is durable in the job's shard
+	Seen    map[string]records.Seen // by agent: what of its events is durable in the job's shard
 }

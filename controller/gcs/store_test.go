@@ -16,7 +16,7 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -60,7 +60,7 @@ func must(t testing.TB, err error) {
 
 func create(t testing.TB, s *Store, job comms.JobID, graph []byte) {
 	t.Helper()
-	row := &core.JobRecord{ID: job, Name: "n", Phase: comms.JobQueued}
+	row := &records.Job{ID: job, Name: "n", Phase: comms.JobQueued}
 	must(t, wait(func(d func(error)) {
 		s.Create(row, &comms.Submit{Job: job, Tenant: "me", Graph: []byte("dropped")}, graph, d)
 	}))
@@ -80,12 +80,12 @@ func TestJobSurvivesReopen(t *testing.T) {
 		s, err := Open(small(dir))
 		must(t, err)
 		create(t, s, job, graph)
-		c := core.Commit{Job: job, Row: &core.JobRecord{ID: job, Phase: comms.JobRunning},
-			Batch: &core.Batch{Agent: "a", Incarnation: 3, Epoch: 2, First: 5, Events: finished(1, 2),
+		c := records.Commit{Job: job, Row: &records.Job{ID: job, Phase: comms.JobRunning},
+			Batch: &records.Batch{Agent: "a", Incarnation: 3, Epoch: 2, First: 5, Events: finished(1, 2),
 				Reset: []comms.Range{{First: 4, Last: 9}}, Why: "because"},
-			Tasks:    []core.TaskRecord{{Task: 3, Error: comms.TaskError{Message: "no"}}},
-			Datasets: []core.DatasetRecord{{Agent: "a", Desc: comms.Desc{Ref: comms.DatasetRef{Task: 1, Element: 2}, Size: 11}}},
-			Agent:    "a", Seen: core.Seen{Incarnation: 3, UpTo: 6}}
+			Tasks:    []records.Task{{Task: 3, Error: comms.TaskError{Message: "no"}}},
+			Datasets: []records.Dataset{{Agent: "a", Desc: comms.Desc{Ref: comms.DatasetRef{Task: 1, Element: 2}, Size: 11}}},
+			Agent:    "a", Seen: records.Seen{Incarnation: 3, UpTo: 6}}
 		must(t, wait(func(d func(error)) { s.Commit(c, d) }))
 		must(t, s.Close())
 
@@ -95,7 +95,7 @@ func TestJobSurvivesReopen(t *testing.T) {
 		if string(d.Graph) != string(graph) || d.Row.Phase != comms.JobRunning || d.Request.Tenant != "me" || d.Request.Graph != nil {
 			t.Errorf("size %d: loaded %+v, graph of %d bytes", size, d.Row, len(d.Graph))
 		}
-		if want := (core.Seen{Incarnation: 3, UpTo: 6}); d.Seen["a"] != want {
+		if want := (records.Seen{Incarnation: 3, UpTo: 6}); d.Seen["a"] != want {
 			t.Errorf("seen %+v, want %+v", d.Seen["a"], want)
 		}
 		for b, err := range s.Batches(job) {
@@ -119,12 +119,12 @@ func TestLargeBatchIsSplitAndRepeatable(t *testing.T) {
 	job := jobID(1)
 	create(t, s, job, []byte("g"))
 	var es []comms.Event
-	var failed []core.TaskRecord
+	var failed []records.Task
 	for i := range dag.TaskIndex(300) {
 		es = append(es, comms.Event{Kind: comms.EventFailed, Task: i, Error: &comms.TaskError{LogTail: make([]byte, 10_000)}})
-		failed = append(failed, core.TaskRecord{Task: uint32(i), Error: *es[i].Error})
+		failed = append(failed, records.Task{Task: uint32(i), Error: *es[i].Error})
 	}
-	c := core.Commit{Job: job, Batch: &core.Batch{Number: 4, First: 100, Events: es}, Tasks: failed, Agent: "a", Seen: core.Seen{UpTo: 399}}
+	c := records.Commit{Job: job, Batch: &records.Batch{Number: 4, First: 100, Events: es}, Tasks: failed, Agent: "a", Seen: records.Seen{UpTo: 399}}
 	for range 2 { // the second copy of the batch changes nothing
 		must(t, wait(func(d func(error)) { s.Commit(c, d) }))
 		next := uint64(100)
@@ -152,7 +152,9 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	s := open(t, small(t.TempDir()))
 	for n := range uint64(20) {
 		create(t, s, jobID(n), []byte("graph"))
-		must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(n), Batch: &core.Batch{Events: finished(1)}}, d) }))
+		must(t, wait(func(d func(error)) {
+			s.Commit(records.Commit{Job: jobID(n), Batch: &records.Batch{Events: finished(1)}}, d)
+		}))
 	}
 	must(t, wait(func(d func(error)) { s.Delete(jobID(5), d) }))
 	n := 0
@@ -182,16 +184,16 @@ func TestManyRecordsInOneCommit(t *testing.T) {
 	s := open(t, small(t.TempDir()))
 	create(t, s, jobID(1), []byte("graph"))
 	const n = 50_000
-	var rows []core.DatasetRecord
+	var rows []records.Dataset
 	var refs []comms.DatasetRef
 	for i := range dag.TaskIndex(n) {
 		ref := comms.DatasetRef{Task: i}
-		rows, refs = append(rows, core.DatasetRecord{Desc: comms.Desc{Ref: ref}}), append(refs, ref)
+		rows, refs = append(rows, records.Dataset{Desc: comms.Desc{Ref: ref}}), append(refs, ref)
 	}
 	for _, test := range []struct {
-		commit core.Commit
+		commit records.Commit
 		want   int
-	}{{core.Commit{Job: jobID(1), Datasets: rows}, n}, {core.Commit{Job: jobID(1), Drop: refs}, 0}} {
+	}{{records.Commit{Job: jobID(1), Datasets: rows}, n}, {records.Commit{Job: jobID(1), Drop: refs}, 0}} {
 		must(t, wait(func(d func(error)) { s.Commit(test.commit, d) }))
 		left, err := s.Datasets(jobID(1))
 		must(t, err)
@@ -206,7 +208,7 @@ func TestDeleteFollowsCommits(t *testing.T) {
 	s := open(t, small(t.TempDir()))
 	create(t, s, jobID(1), []byte("graph"))
 	for n := range uint64(100) {
-		s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Number: n, Events: finished(1)}}, func(error) {})
+		s.Commit(records.Commit{Job: jobID(1), Batch: &records.Batch{Number: n, Events: finished(1)}}, func(error) {})
 	}
 	must(t, wait(func(d func(error)) { s.Delete(jobID(1), d) }))
 	keys, _, err := s.of(jobID(1)).keysOf(jobID(1))
@@ -322,12 +324,12 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("reserve file: %v", err)
 	}
 	free.Store(99)
-	err := wait(func(d func(error)) { s.Create(&core.JobRecord{ID: jobID(2)}, &comms.Submit{}, []byte("g"), d) })
+	err := wait(func(d func(error)) { s.Create(&records.Job{ID: jobID(2)}, &comms.Submit{}, []byte("g"), d) })
 	if !errors.Is(err, ErrNoSpace) {
 		t.Fatalf("submit: got %v, want ErrNoSpace", err)
 	}
 	done := make(chan error, 1)
-	s.Commit(core.Commit{Job: jobID(1), Batch: &core.Batch{Events: finished(1)}}, func(err error) { done <- err })
+	s.Commit(records.Commit{Job: jobID(1), Batch: &records.Batch{Events: finished(1)}}, func(err error) { done <- err })
 	if !<-pauses {
 		t.Fatal("want a pause")
 	}
@@ -339,7 +341,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("commit ended during the pause: %v", err)
 	default:
 	}
-	err = wait(func(d func(error)) { s.Create(&core.JobRecord{ID: jobID(1)}, &comms.Submit{}, []byte("g"), d) })
+	err = wait(func(d func(error)) { s.Create(&records.Job{ID: jobID(1)}, &comms.Submit{}, []byte("g"), d) })
 	if !errors.Is(err, ErrNoSpace) {
 		t.Fatalf("submit to a shard that waits: got %v, want ErrNoSpace", err)
 	}
@@ -380,7 +382,7 @@ func TestBriefOnFullDisk(t *testing.T) {
 	if _, err := s.Job(jobID(1)); err != nil {
 		t.Error(err)
 	}
-	must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Row: &core.JobRecord{ID: jobID(1)}}, d) }))
+	must(t, wait(func(d func(error)) { s.Commit(records.Commit{Job: jobID(1), Row: &records.Job{ID: jobID(1)}}, d) }))
 	if _, err := os.Stat(reserve); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the reserve is held: %v", err)
 	}
@@ -397,13 +399,13 @@ func TestCloseEndsPause(t *testing.T) {
 	must(t, err)
 	free.Store(0)
 	done := make(chan error, 1)
-	s.Commit(core.Commit{Job: jobID(1), Row: &core.JobRecord{}}, func(err error) { done <- err })
+	s.Commit(records.Commit{Job: jobID(1), Row: &records.Job{}}, func(err error) { done <- err })
 	<-paused
 	must(t, s.Close())
 	if err := <-done; !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v, want ErrClosed", err)
 	}
-	if err := wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Row: &core.JobRecord{}}, d) }); !errors.Is(err, ErrClosed) {
+	if err := wait(func(d func(error)) { s.Commit(records.Commit{Job: jobID(1), Row: &records.Job{}}, d) }); !errors.Is(err, ErrClosed) {
 		t.Errorf("after close: got %v, want ErrClosed", err)
 	}
 }
@@ -420,7 +422,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("change %+v", c)
 	}
 	for range 2 {
-		must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(2), Row: &core.JobRecord{ID: jobID(2)}}, d) }))
+		must(t, wait(func(d func(error)) { s.Commit(records.Commit{Job: jobID(2), Row: &records.Job{ID: jobID(2)}}, d) }))
 	}
 	<-one.C
 	if _, ok := <-one.C; ok || !one.Missed() {
@@ -432,8 +434,8 @@ func TestWatch(t *testing.T) {
 
 func TestMetaRows(t *testing.T) {
 	s := open(t, small(t.TempDir()))
-	must(t, wait(func(d func(error)) { s.PutAgent(&core.AgentRecord{Name: "b", Addresses: []string{"x"}}, d) }))
-	must(t, wait(func(d func(error)) { s.PutAgent(&core.AgentRecord{Name: "a"}, d) }))
+	must(t, wait(func(d func(error)) { s.PutAgent(&records.Agent{Name: "b", Addresses: []string{"x"}}, d) }))
+	must(t, wait(func(d func(error)) { s.PutAgent(&records.Agent{Name: "a"}, d) }))
 	as, err := s.Agents()
 	must(t, err)
 	if len(as) != 2 || as[0].Name != "a" || as[1].Addresses[0] != "x" {
@@ -493,12 +495,12 @@ func TestLessMemory(t *testing.T) {
 	s := open(t, o)
 	job := jobID(1)
 	create(t, s, job, []byte("g"))
-	datasets := make([]core.DatasetRecord, 20_000) // 4 MB in memtables
+	datasets := make([]records.Dataset, 20_000) // 4 MB in memtables
 	for i := range datasets {
 		ref := comms.DatasetRef{Task: dag.TaskIndex(i)}
-		datasets[i] = core.DatasetRecord{Desc: comms.Desc{Ref: ref, Codec: strings.Repeat("c", 200)}}
+		datasets[i] = records.Dataset{Desc: comms.Desc{Ref: ref, Codec: strings.Repeat("c", 200)}}
 	}
-	must(t, wait(func(d func(error)) { s.Commit(core.Commit{Job: job, Datasets: datasets}, d) }))
+	must(t, wait(func(d func(error)) { s.Commit(records.Commit{Job: job, Datasets: datasets}, d) }))
 	left := small(t.TempDir()) // as a killed process leaves it
 	must(t, os.CopyFS(left.Dir+"/store", os.DirFS(o.Dir)))
 	left.Dir += "/store"
@@ -527,7 +529,7 @@ func TestCompactBesideWrites(t *testing.T) {
 			id, graph := jobID(jobs), make([]byte, 30<<10)
 			binary.BigEndian.PutUint64(graph, jobs)
 			all.Add(1)
-			s.Create(&core.JobRecord{ID: id}, &comms.Submit{Job: id}, graph, func(error) {
+			s.Create(&records.Job{ID: id}, &comms.Submit{Job: id}, graph, func(error) {
 				s.Delete(id, func(error) { all.Done() })
 			})
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // A commit whose large values Badger could not sync fails, and so does all that follows.
@@ -20,7 +20,7 @@ func TestUnsyncedValues(t *testing.T) {
 	create(t, s, jobID(1), []byte("g"))
 	s.shards[0].unsynced.Errorf("another error: %v", errors.New("x"))
 	commit := func() error {
-		return wait(func(d func(error)) { s.Commit(core.Commit{Job: jobID(1), Row: &core.JobRecord{ID: jobID(1)}}, d) })
+		return wait(func(d func(error)) { s.Commit(records.Commit{Job: jobID(1), Row: &records.Job{ID: jobID(1)}}, d) })
 	}
 	must(t, commit())
 	s.shards[0].unsynced.Errorf(unsyncedText+": %v\n", errors.New("input/output error"))

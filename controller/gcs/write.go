@@ -9,7 +9,7 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // chunkSize is the most bytes of one record of a graph or of events. Badger takes
@@ -21,7 +21,7 @@ const chunkSize = 1 << 20
 // has the same, the request, and last the row, which alone makes the job exist.
 // On a nearly full disk it fails with ErrNoSpace. done is called once, from
 // another goroutine. Create returns how many bytes the job takes without its graph.
-func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte, done func(error)) (stored uint64) {
+func (s *Store) Create(row *records.Job, request *comms.Submit, graph []byte, done func(error)) (stored uint64) {
 	req := *request
 	req.Graph = nil
 	name := graphName(row)
@@ -70,14 +70,14 @@ func (s *Store) Create(row *core.JobRecord, request *comms.Submit, graph []byte,
 	return stored
 }
 
-// Commit stores a change of a job in one atomic write; see [core.Commit]. A batch
+// Commit stores a change of a job in one atomic write; see [records.Commit]. A batch
 // of more than a chunk is stored as several, each with its own part of the
 // numbers: an agent that must repeat itself repeats only what is missing. Then
 // the rows are written with the last one. done is called once, after the sync if
 // there is one, in the order of the calls for one job; a full disk delays it.
 //
 // Commit returns how many bytes it adds to the job.
-func (s *Store) Commit(c core.Commit, done func(error)) (stored uint64) {
+func (s *Store) Commit(c records.Commit, done func(error)) (stored uint64) {
 	writes, err := commitWrites(&c)
 	if err != nil {
 		done(fmt.Errorf("commit to job %s: %w", c.Job, err))
@@ -95,7 +95,7 @@ func (s *Store) Commit(c core.Commit, done func(error)) (stored uint64) {
 	return stored
 }
 
-func commitWrites(c *core.Commit) (_ []write, err error) {
+func commitWrites(c *records.Commit) (_ []write, err error) {
 	writes := batchWrites(c)
 	if len(writes) == 0 {
 		writes = []write{{job: c.Job}}
@@ -138,12 +138,12 @@ func commitWrites(c *core.Commit) (_ []write, err error) {
 
 // batchWrites splits a batch into records of at most a chunk, halving what is too
 // large. Part i of a batch shares its number's key with a suffix, in order.
-func batchWrites(c *core.Commit) []write {
+func batchWrites(c *records.Commit) []write {
 	if c.Batch == nil {
 		return nil
 	}
 	var writes []write
-	todo := []core.Batch{*c.Batch}
+	todo := []records.Batch{*c.Batch}
 	for part := uint16(0); len(todo) > 0; {
 		b := todo[len(todo)-1]
 		v := encodeBatch(c.Job, &b)
@@ -151,7 +151,7 @@ func batchWrites(c *core.Commit) []write {
 			first, second := b, b
 			half := len(b.Events) / 2
 			first.Events, second.Events = b.Events[:half], b.Events[half:]
-			second.First, second.Reset, second.Moved, second.Given, second.Reasons, second.Cancelled, second.Differs = b.First+uint64(half), nil, nil, nil, nil, nil, nil
+			second.First, second.Reset, second.Moved, second.Given, second.Reasons, second.Cancelled, second.Differs, second.Unbegun = b.First+uint64(half), nil, nil, nil, nil, nil, nil, nil
 			todo[len(todo)-1] = second
 			todo = append(todo, first)
 			continue
@@ -205,12 +205,12 @@ func (s *shard) submitAll(ws []write, done func(error)) {
 func (s *Store) Barrier(job comms.JobID, f func(error)) { s.of(job).submit(write{job: job, done: f}) }
 
 // PutAgent stores the row of an agent.
-func (s *Store) PutAgent(a *core.AgentRecord, done func(error)) {
+func (s *Store) PutAgent(a *records.Agent, done func(error)) {
 	s.putMeta(nameKey(tableAgents, a.Name), a, done)
 }
 
 // PutLoss stores the loss of an agent that had tasks of a job.
-func (s *Store) PutLoss(job comms.JobID, l core.Loss, done func(error)) {
+func (s *Store) PutLoss(job comms.JobID, l records.Loss, done func(error)) {
 	b, err := encodeRecord(&l)
 	if err != nil {
 		done(err)
@@ -305,7 +305,7 @@ func (s *shard) keysOf(job comms.JobID) (keys [][]byte, graph comms.Hash, err er
 	err = s.db.View(func(t *badger.Txn) error {
 		b, err := getIn(t, jobKey(tableJobs, job))
 		if err == nil {
-			var row core.JobRecord
+			var row records.Job
 			if row, err = decodeJob(b); err != nil {
 				return fmt.Errorf("row of job %s: %w", job, err)
 			}

@@ -6,6 +6,6 @@
 //	Revoke ─▶ Revoked: asked in every handshake, told to agents ◀─┘
 //
 // Invariants: what is answered is in the store before; a token is spent by good
-// requests only, and never more often than it says; a token that names nobody
-// admits nobody under a name that a living certificate has.
+// requests only, and never more often than it says; a token without a name
+// admits no member under a name that a living certificate has.
 package members

@@ -44,8 +44,8 @@ type Members struct {
 
 // Errors of requests.
 var (
-	ErrUnknown = errors.New("no such member or token") // nobody is what Revoke was told
-	ErrInvalid = errors.New("such a token cannot be")  // what Invite was told
+	ErrUnknown = errors.New("no such member or token") // of Revoke
+	ErrInvalid = errors.New("such a token cannot be")  // of Invite
 )
 
 // Open reads the register of the authority's cluster.
@@ -78,7 +78,7 @@ func (m *Members) Revoked(serial string) bool {
 // Serials lists the serial numbers of revoked certificates, sorted.
 func (m *Members) Serials() []string { return slices.Sorted(maps.Keys(*m.revoked.Load())) }
 
-// publish makes what is revoked visible. m.mu is held, or nobody knows m yet.
+// publish makes what is revoked visible. m.mu is held, or m is not in use yet.
 func (m *Members) publish() {
 	revoked := map[string]struct{}{}
 	for serial, r := range m.members {
@@ -325,7 +325,7 @@ func (m *Members) Rows(connected func(serial string) bool) (rows []comms.MemberR
 	return rows
 }
 
-// Tokens lists the tokens that are good for somebody, those that expire first before others.
+// Tokens lists the valid tokens, those that expire first before others.
 func (m *Members) Tokens() (rows []comms.TokenRow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

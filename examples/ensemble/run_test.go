@@ -22,7 +22,7 @@ import (
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/examples/ensemble/fields"
 	"github.com/cascade-run/cascade/examples/internal/twin"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 func TestMain(m *testing.M) { cascade.RunTests(m) }
@@ -51,13 +51,13 @@ func TestJobFileGivesGoldenNumbers(t *testing.T) {
 // Go and Python in one graph, in environments whose packages exclude each other,
 // give the same numbers.
 func TestPythonJobFileGivesGoldenNumbers(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	runAndCheck(t, twin.Read(t, "job-python.yaml"), "t")
 }
 
 // The same graph, built and run by a program in Python.
 func TestPythonProgramGivesGoldenNumbers(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestPythonProgramGivesGoldenNumbers(t *testing.T) {
 
 // So they do from the file that all numbers come from, where it is at hand.
 func TestPythonJobFileReadsTheSource(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	dir := os.Getenv("CASCADE_TEST_DATA")
 	if dir == "" {
 		t.Skip("CASCADE_TEST_DATA names no folder with era5-levels-members.grib")

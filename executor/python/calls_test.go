@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/cascadetest"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // The process of a task is killed when its calls have returned. The task runs again,
 // makes the same calls, and gets what they returned: each has run once.
 func TestCallerDies(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	job := submitText(t, c, "testdata/job", fmt.Appendf(nil, `job: dies
 environments:
@@ -33,7 +33,7 @@ outputs: [dies.counted]
 // An input that is passed on to two calls reaches both, in the first try, also when the task
 // before has left it in the process and not in the store: most of these chains do.
 func TestPassedOnTwice(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	job := submitText(t, c, "testdata/job", []byte(`job: twice
 environments:

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/cascadetest"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // A task is interrupted once, and then has its time to clean up; one that swallows the interrupt gets another, also one that keeps it.
 func TestCleanUp(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	dir := t.TempDir()
 	job := submitText(t, c, "testdata/state", fmt.Appendf(nil, `job: cleanup

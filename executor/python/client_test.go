@@ -17,8 +17,8 @@ import (
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/python"
-	"github.com/cascade-run/cascade/internal/needs"
 	"github.com/cascade-run/cascade/internal/screen"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // interpreter returns a Python that has NumPy, cloudpickle and PyYAML, and the environment
@@ -44,7 +44,7 @@ func interpreter(t *testing.T, more ...string) (path string, env []string) {
 
 // A program of a user talks to a cluster: what it prints is the golden file.
 func TestClient(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	dir, err := filepath.Abs("testdata")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestViews(t *testing.T) {
 // Text of tasks and of other hosts does nothing to a terminal in an exception or beside the
 // progress: it is as the commands show it.
 func TestScreen(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	texts := []string{"plain [2,500] € 北京", "\x1b]0;PWN\x07", "a\n\tb\r\n", "\b\x7f", "\u009b31m\u0085", "\u202e\u2066\u200f\u061c", "\u200b\ufeff\u00ad\u3164\u2065",
 		"\u2028\u2029", "\U000e0041\U000e0100", "\u0600\u0661\ufffd", "✔\ufe0f"}
@@ -125,7 +125,7 @@ func TestScreen(t *testing.T) {
 
 // Tasks that are alike are one family: those of map, and of a function that is added in a loop.
 func TestFamilies(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	same(t, "testdata/families.golden", prints(t, "testdata", env, python, "families.py", programs(t)))
 }
@@ -137,7 +137,7 @@ func TestOutputFiles(t *testing.T) {
 
 // In a notebook functions travel by value, and progress is an output of the cell.
 func TestNotebook(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t, "ipykernel==7.4.0", "nbclient==0.11.0")
 	env = append(env, "JUPYTER_RUNTIME_DIR="+t.TempDir(), "IPYTHONDIR="+t.TempDir(), "JUPYTER_PLATFORM_DIRS=1")
 	same(t, "testdata/notebook.golden", prints(t, ".", env, python, "testdata/notebook.py", programs(t)))
@@ -151,7 +151,7 @@ func TestLocalEnds(t *testing.T) { program(t, "ends", programs(t)) }
 
 // pip installs the package from its folder, with the two programs' client.
 func TestInstall(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	source, target := t.TempDir(), t.TempDir()
 	if err := os.CopyFS(source, python.Files); err != nil { // pip builds where the source is
 		t.Fatal(err)
@@ -168,7 +168,7 @@ print(os.path.dirname(os.path.dirname(cascade.__file__)), os.path.exists(cascade
 
 // The package is typed: mypy, at its strictest, finds nothing.
 func TestTyped(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t, "mypy==2.4.1", "pyzmq")
 	cmd := exec.CommandContext(t.Context(), python, "-m", "mypy", "--cache-dir", t.TempDir(), "cascade")
 	cmd.Env = append(env, "PYTHONPATH=") // that of the environment has this package too
@@ -187,14 +187,14 @@ func TestStream(t *testing.T) { program(t, "stream") }
 // program runs a program of testdata with arguments: its output is its golden file.
 func program(t *testing.T, name string, args ...string) {
 	t.Helper()
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	same(t, "testdata/"+name+".golden", prints(t, ".", env, python, append([]string{"testdata/" + name + ".py"}, args...)...))
 }
 
 // The package reads and writes the messages of the transcripts as they stand there.
 func TestTranscripts(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	files, err := filepath.Glob("../../comms/testdata/transcripts/*.txt")
 	files = slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "schema.txt" })
@@ -211,7 +211,7 @@ func TestTranscripts(t *testing.T) {
 
 // The queue of an executor gives back what it is asked for, but what lives on a run that goes on.
 func TestQueue(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	cmd := exec.CommandContext(t.Context(), python, "testdata/backlog.py")
 	cmd.Env = append(env, "PYTHONDONTWRITEBYTECODE=1")
@@ -264,7 +264,7 @@ func write(t *testing.T, page, dir string) (names []string) {
 
 // The programs of docs/python.md do what it says.
 func TestDocs(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	const page = "../../docs/python.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -291,7 +291,7 @@ with cascade.local(store="64MiB", programs=sys.argv[1]) as c:
 
 // The program of the README does the same.
 func TestReadme(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	dir := t.TempDir()
 	if names := write(t, "../../README.md", dir); !slices.Equal(names, []string{"texts.py", "program.py"}) {
 		t.Fatalf("the README has %v", names)

@@ -9,12 +9,12 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // Files that are cached by content do not change: tasks cannot write into working_dir and py_modules, and the error says where they can.
 func TestFilesStay(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	job := submitText(t, c, "testdata/state", []byte(`job: files
 environments: {py: {python: {}, working_dir: wd, py_modules: [./files.py]}}
@@ -46,7 +46,7 @@ tasks: {write: {run: "py:files.write"}}
 
 // The executors of a job have the same hashes of texts; the job may choose others.
 func TestHashesAgree(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	t.Setenv("PYTHONHASHSEED", "")
 	c := cascadetest.Start(t)
 	job := submitText(t, c, "testdata/state", []byte(`job: hashes

@@ -10,12 +10,12 @@ import (
 
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // Equal values are equal bytes in processes of any hash seed; a dict keeps the order in which it was made.
 func TestOrders(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	python, env := interpreter(t)
 	of := func(seed string) string {
 		return prints(t, ".", append(slices.Clone(env), "PYTHONHASHSEED="+seed), python, "testdata/orders.py")
@@ -32,7 +32,7 @@ func TestOrders(t *testing.T) {
 // What lies in shared memory has the hash of its bytes, in whatever way they came there: up to
 // 128 KiB, or all when the job says what is to be done about datasets that are made again.
 func TestHashes(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	var out strings.Builder
 	for _, policy := range []string{"", "rebuilt: accept"} {

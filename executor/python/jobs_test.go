@@ -25,7 +25,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/arrowcodec"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 var update = flag.Bool("update", false, "write golden files")
@@ -97,7 +97,7 @@ func segment(values []float64) (string, error) {
 // Each job file in testdata/job comes to what its golden file says: how each task
 // ended, what it printed, and each output.
 func TestJobs(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	files, err := filepath.Glob("testdata/job/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -116,19 +116,19 @@ func TestTensors(t *testing.T) {
 	if os.Getenv("CASCADE_TEST_TORCH") == "" {
 		t.Skip("brings 800 MB of packages: set CASCADE_TEST_TORCH=1")
 	}
-	needs.PythonVersion(t, "3.10")
+	pyenv.PythonVersion(t, "3.10")
 	c := cascadetest.Start(t)
 	same(t, "testdata/tensors.golden", outcome(t, c, submit(t, c, "testdata/torch/tensors.yaml")))
 }
 
 // Values go from one version of CPython to the next, through all of them, in one job.
 func TestVersionsMeet(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	var file strings.Builder
 	file.WriteString("job: versions\nenvironments:\n")
 	versions := []string{"3.10", "3.11", "3.12", "3.13"}
 	for i, v := range versions {
-		needs.PythonVersion(t, v)
+		pyenv.PythonVersion(t, v)
 		fmt.Fprintf(&file, "  v%d: {python: {version: %q}, py_modules: [./versions.py]}\n", i, v)
 	}
 	file.WriteString("tasks:\n")
@@ -150,7 +150,7 @@ func TestVersionsMeet(t *testing.T) {
 // PYTHONPATH of a job names folders that are looked into, too. What has the names of modules
 // that the executor itself needs does not get into its way; commands find the folders as well.
 func TestPythonPath(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"own/extra.py": "value = 7\n", "own/steps.py": "value = 'hidden by py_modules'\n", "code/steps.py": "import extra\ndef take(): return extra.value\n",

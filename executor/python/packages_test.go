@@ -14,7 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // riscv is the header of a program for another platform than this host's.
@@ -24,7 +24,7 @@ const riscv = "\x7fELF\x02\x01\x01\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "
 
 // The Python client packs what the Go client packs, to the bit: a package has one name.
 func TestPackages(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	job := t.TempDir()
 	for name, text := range map[string]string{
 		"work/data.txt": strings.Repeat("d", 300), "work/empty": "", "work/tilde~": "", "work/größe.txt": "ä", "work/\xff.bin": "b",

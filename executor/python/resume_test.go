@@ -13,7 +13,7 @@ import (
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 const resumableJob = `
@@ -30,7 +30,7 @@ outputs: [last.text]
 // A Python program takes over results as cascade run --resume does, also those of jobs that a program
 // in Go submitted; and the other way round.
 func TestResume(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"job.yaml": resumableJob, "mod.py": "def one():\n    return 1\n", "data.txt": "data\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cascade-run/cascade/executor/value"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // sentByPython is a value of Python's and what became of it.
@@ -53,7 +53,7 @@ var goKinds = []struct {
 // a command's file, and from Go to Go, Python and a file. Each arrives as it was (=), as the table
 // says, or is refused with what the table says.
 func TestRoundTrips(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	codecs := &value.Codecs{}
 	flats := map[string]value.Flat{}
 	given := map[string][]any{}

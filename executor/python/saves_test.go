@@ -10,7 +10,7 @@ import (
 
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 const savedModule = `
@@ -48,7 +48,7 @@ outputs:
 // A Python program submits a job file with parameters, and its outputs are the files that
 // the Go client makes of them.
 func TestSaves(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	source, theirs, ours := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{"saved.py": savedModule, "job.yaml": savedJob} {
 		if err := os.WriteFile(filepath.Join(source, name), []byte(text), 0o600); err != nil {

@@ -16,13 +16,13 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // Changes that a task makes to its process end with it: each of these looks, in one process, whether
 // it is as the first found it, and then changes one thing.
 func TestStateOfTheProcess(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t, cascade.WithCPU(1))
 	job := submitText(t, c, "testdata/state", []byte(`job: state
 environments: {py: {python: {}, py_modules: [./changes.py], env: {GIVEN: "yes"}}}
@@ -50,7 +50,7 @@ after.found = {"at the end":[],"left":{},"processes":1}
 
 // A process in which a task changed what cannot be set back, such as its user, is replaced.
 func TestProcessIsReplaced(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t, cascade.WithCPU(1))
 	job := submitText(t, c, "testdata/state", []byte(`job: replaced
 environments: {py: {python: {}, py_modules: [./changes.py], env: {GIVEN: "yes"}}}
@@ -69,7 +69,7 @@ outputs: [after.found]
 
 // A process stays in which tasks have loaded modules that keep state of their own.
 func TestProcessStays(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t, cascade.WithCPU(1))
 	job := submitText(t, c, "testdata/state", []byte(`job: stays
 environments: {py: {python: {}, py_modules: [./lazy.py]}}
@@ -85,7 +85,7 @@ outputs: [same.same]
 
 // A change by a quick task does not become the process's when the next function is imported.
 func TestQuickTaskBeforeAnImport(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t, cascade.WithCPU(1))
 	job := submitText(t, c, "testdata/state", []byte(`job: quick
 environments: {py: {python: {}, py_modules: [./quick.py, ./other.py]}}

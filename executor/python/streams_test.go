@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/cascadetest"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 // What a generator yields is published while it goes on, and it waits when its consumers lag behind.
 func TestGeneratorIsHeldBack(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	job := submitText(t, c, "testdata/job", fmt.Appendf(nil, `job: held
 params: {mark: %q}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
-	"github.com/cascade-run/cascade/internal/needs"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
 var (
@@ -48,7 +48,7 @@ func saySeries(ctx context.Context, p sayParams) iter.Seq2[int, error] {
 
 // The log of a task whose process died has the text that it printed, and the place where a Python function was.
 func TestLastWords(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	job := submitText(t, c, "testdata/state", []byte(`job: words
 keep_going: true
@@ -90,7 +90,7 @@ tasks:
 
 // The error of a task whose process died has the end of what the task printed, also what was in its log by then.
 func TestLastWordsInError(t *testing.T) {
-	needs.Python(t)
+	pyenv.Python(t)
 	c := cascadetest.Start(t)
 	job := submitText(t, c, "testdata/state", []byte(`job: words
 environments: {py: {python: {}, py_modules: [./words.py]}}

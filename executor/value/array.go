@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"unsafe"
-
-	"gonum.org/v1/gonum/mat"
 )
 
 // Number is an element type of arrays.
@@ -203,7 +201,6 @@ func (arrayCodec) Aliases() bool { return true }
 func (sliceCodec) Aliases() bool { return true }
 
 // Aliases is true unless the matrix is a slice of a larger one.
-func (denseCodec) Aliases() bool { return true }
 
 // arrayCodec handles Array[T].
 type arrayCodec struct{ t reflect.Type }
@@ -254,46 +251,6 @@ func (c sliceCodec) Decode(f Flat) (any, error) {
 	}
 	s := reflect.SliceAt(c.t.Elem(), unsafe.Pointer(unsafe.SliceData(b)), len(b)/int(c.t.Elem().Size()))
 	return s.Convert(c.t).Interface(), nil
-}
-
-// denseCodec handles *mat.Dense: two-dimensional arrays of f64.
-type denseCodec struct{}
-
-func (denseCodec) Text() string { return "array f64 2-D" }
-
-func (denseCodec) Encode(v any) (Flat, error) {
-	m := v.(*mat.Dense)
-	if m == nil {
-		return Flat{}, fmt.Errorf("the *mat.Dense is nil")
-	}
-	r := m.RawMatrix()
-	data := r.Data
-	if r.Rows*r.Cols == 0 {
-		data = nil
-	} else if r.Stride != r.Cols { // a slice of a larger matrix
-		data = make([]float64, 0, r.Rows*r.Cols)
-		for i := range r.Rows {
-			data = append(data, r.Data[i*r.Stride:i*r.Stride+r.Cols]...)
-		}
-	} else {
-		data = data[:r.Rows*r.Cols]
-	}
-	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), len(data)*8)
-	return Flat{Codec: Numbers, DType: "f64", Shape: []uint64{uint64(r.Rows), uint64(r.Cols)}, Bytes: b}, nil
-}
-
-func (denseCodec) Decode(f Flat) (any, error) {
-	b, shape, err := numbers(f, reflect.TypeFor[float64]())
-	if err != nil {
-		return nil, err
-	}
-	if len(shape) != 2 {
-		return nil, mismatch(f, "a matrix (an array of f64 with two axes)")
-	}
-	if len(b) == 0 {
-		return &mat.Dense{}, nil
-	}
-	return mat.NewDense(shape[0], shape[1], View[float64](b, shape...).Data), nil
 }
 
 // Room returns n bytes that are aligned for every number.

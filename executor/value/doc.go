@@ -3,7 +3,7 @@
 //	Go value ──Codec.Encode──▶ Flat{codec, dtype, shape, bytes} ──▶ message or shared memory
 //	Go value ◀──Codec.Decode── Flat over a read-only view
 //
-// What is already flat (byte slices, numeric slices, [Array], *mat.Dense) is
+// What is already flat (byte slices, numeric slices, [Array]) is
 // never copied here: Encode aliases the value and Decode returns a view. Such a
 // view is read-only and valid while its dataset is pinned, that is until the
 // task that received it ends. Everything else goes through msgpack or a codec

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-
-	"gonum.org/v1/gonum/mat"
 )
 
 // Names of the built-in codecs, as they stand in descriptors.
@@ -41,8 +39,6 @@ type Codec interface {
 // ErrType says that a dataset does not hold what the function takes.
 var ErrType = errors.New("dataset is of another type")
 
-var denseType = reflect.TypeFor[*mat.Dense]()
-
 // Codecs resolves types to codecs. The zero value knows the built-in ones.
 type Codecs struct {
 	mu    sync.Mutex
@@ -73,6 +69,28 @@ func (c *Codecs) Add(t reflect.Type, name string, codec Codec) error {
 	return nil
 }
 
+// AddForm registers a codec for one type whose values have the form of a built-in codec, such
+// as an array of numbers.
+func (c *Codecs) AddForm(t reflect.Type, codec Codec) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.users[t]; ok {
+		return fmt.Errorf("codec for %s: the type has a codec already", t)
+	}
+	if c.users == nil {
+		c.users, c.names = map[reflect.Type]Codec{}, map[string]reflect.Type{}
+	}
+	c.users[t] = codec
+	delete(c.cache, t)
+	return nil
+}
+
+// optional are types of other libraries that a package of ours has a codec for. Without it
+// msgpack would carry some of them, as bytes that nothing else reads.
+var optional = map[string]struct{ of, codec string }{
+	"*mat.Dense": {"gonum.org/v1/gonum/mat", "github.com/cascade-run/cascade/executor/densecodec"},
+}
+
 // For returns the codec of a type: the user's, a flat one, or msgpack. Types
 // that cannot travel (functions, channels, interfaces other than any) are refused.
 func (c *Codecs) For(t reflect.Type) (Codec, error) {
@@ -96,8 +114,8 @@ func (c *Codecs) find(t reflect.Type) (Codec, error) {
 	if k, ok := c.users[t]; ok {
 		return k, nil
 	}
-	if t == denseType {
-		return denseCodec{}, nil
+	if p, ok := optional[t.String()]; ok && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == p.of {
+		return nil, fmt.Errorf("values of type %s travel in programs that import %q", t, p.codec)
 	}
 	if _, ok := reflect.New(t).Interface().(filler); ok {
 		return arrayCodec{t}, nil

@@ -208,8 +208,11 @@ type host struct {
 	Busy            float64 // seconds of tasks
 	BytesIn, Output uint64
 	Clock           float64
+	Lost            bool // and not back
 }
 
+// hosts sums up the tasks of each host. A host that was lost is among them also when all its
+// tasks have run elsewhere since.
 func (r *Run) hosts() []host {
 	rows := make([]host, len(r.Hosts))
 	for h, name := range r.Hosts {
@@ -222,6 +225,13 @@ func (r *Run) hosts() []host {
 		h.Busy += t.Seconds
 		h.BytesIn += t.BytesIn
 		h.Output += t.BytesOut
+	}
+	for _, l := range r.Lost {
+		h := slices.IndexFunc(rows, func(h host) bool { return h.Name == l.Agent })
+		if h < 0 {
+			h, rows = len(rows), append(rows, host{Name: l.Agent})
+		}
+		rows[h].Lost = l.Back == "" // of several losses the last counts
 	}
 	return rows
 }

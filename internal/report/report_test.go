@@ -212,8 +212,9 @@ func (failing) Write([]byte) (int, error) { return 0, errFull }
 
 func TestPage(t *testing.T) {
 	r := twoHosts(t)
-	r.Lost = []comms.LossRow{{At: "2026-11-20T08:00:02.123456789Z", Agent: "b", Why: "connection <closed>", Then: "its 2 tasks restart after a grace of 30 s", Running: 2, Waiting: 1},
-		{At: "2026-11-20T08:01:02Z", Agent: "b", Why: "connection closed", Running: 2, Back: "2026-11-20T08:01:05Z"}}
+	r.Lost = []comms.LossRow{{At: "2026-11-20T08:00:02.123456789Z", Agent: "b", Why: "connection <closed>", Then: "its 2 tasks restarted after a grace of 30 s", Running: 2, Waiting: 1},
+		{At: "2026-11-20T08:01:02Z", Agent: "b", Why: "connection closed", Running: 2, Back: "2026-11-20T08:01:05Z"},
+		{At: "2026-11-20T08:01:32Z", Agent: "c", Why: "process ended", Then: "its task restarted at once, and 3 other tasks restarted", Running: 1}}
 	var b bytes.Buffer
 	err := r.Page(&b, comms.JobRow{ID: "0190", Name: `<script>alert(1)</script>`, Phase: "failed", Tasks: 6, Submitted: "2026-11-20T08:00:00.000000001Z", Ended: "2026-11-20T08:02:00.5Z", Error: "post[1]: <b>no</b>"},
 		[]comms.PlanRow{{Task: "model", Host: "a", Finish: 2, Reason: "needs <no> task"}, {Task: "nowhere", Reason: "too big"}})

@@ -2,7 +2,7 @@
 
 // Package hosts gives benchmarks a cluster of many hosts on one machine: a
 // controller and an agent for each host, as processes in network namespaces
-// (internal/netlab, root needed).
+// (internal/testing/netlab, root needed).
 //
 //	func main() {
 //		cascade.Main()   // executors are this program, too

@@ -20,7 +20,7 @@ import (
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
-	"github.com/cascade-run/cascade/internal/netlab"
+	"github.com/cascade-run/cascade/internal/testing/netlab"
 )
 
 // Config describes a cluster.

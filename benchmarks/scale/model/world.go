@@ -3,13 +3,13 @@ package model
 import (
 	"time"
 
-	"github.com/cascade-run/cascade/internal/agenda"
+	"github.com/cascade-run/cascade/internal/eventqueue"
 )
 
 // world is virtual time and what is planned in it.
 type world struct {
 	now    time.Duration
-	agenda agenda.Agenda[func()]
+	agenda eventqueue.Agenda[func()]
 	err    error
 }
 

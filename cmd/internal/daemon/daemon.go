@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cascade-run/cascade/internal/measure"
+	"github.com/cascade-run/cascade/internal/metrics"
 	"github.com/cascade-run/cascade/internal/screen"
 )
 
@@ -27,7 +27,7 @@ const (
 	ExitInfrastructure = 3
 )
 
-// BadInput marks errors that are mended in flags.
+// BadInput marks errors that the user fixes in flags.
 type BadInput struct{ error }
 
 // Unwrap returns the cause.
@@ -121,11 +121,11 @@ const MetricsHelp = "expose Prometheus metrics at http://`ADDRESS`/metrics: PORT
 const SilenceHelp = "time without messages after which a link counts as broken; the same for all daemons of a cluster, at least 1s (default 10s)"
 
 // ServeMeasured is Serve with metrics beside it, at an address that may be empty.
-func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, address string, all []measure.Measure, log zerolog.Logger) error {
+func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, address string, all []metrics.Measure, log zerolog.Logger) error {
 	if address == "" {
 		return Serve(run, signals)
 	}
-	s, err := measure.Serve(address, all)
+	s, err := metrics.Serve(address, all)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func keepHeap(struct{}) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	debug.SetGCPercent(percentOf(live[0].Value.Uint64()))
-	runtime.AddCleanup(new(*int), keepHeap, struct{}{}) // nobody has this pointer: the next collection finds that out
+	runtime.AddCleanup(new(*int), keepHeap, struct{}{}) // nothing refers to it: the next collection calls keepHeap
 }
 
 // percentOf returns the GOGC with which a heap that has so many bytes alive is collected

@@ -1,4 +1,4 @@
-"""Outputs become files by the rules of the command `cascade run`: both pass the tests of testdata/outputs.json."""
+"""Outputs become files by the rules of the command `cascade run`: both pass the tests of internal/outfile/testdata/outputs.json."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from cascade import save
 faulthandler.dump_traceback_later(600, exit=True)  # what waits for ever ends the program
 
 here = os.path.dirname(os.path.abspath(__file__))
-with open(os.path.join(here, "../../../testdata/outputs.json"), encoding="utf-8") as f:
+with open(os.path.join(here, "../../../internal/outfile/testdata/outputs.json"), encoding="utf-8") as f:
     for test in json.load(f):
         got = save.paths("/job", [(name, test["to"]) for name in test["names"]], test["missing"])
         if got != test["want"]:

@@ -8,10 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cascade-run/cascade/internal/testing/rerun"
 )
 
 // The user that Enter becomes.
@@ -48,17 +48,9 @@ func Enter(t *testing.T) bool {
 		os.Mkdir(temp, 0o700), os.Chown(temp, nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v")
-	cmd.Dir, cmd.Env = temp, append(os.Environ(), enteredVar+"="+t.Name(), "TMPDIR="+temp, "HOME="+temp)
+	cmd := exec.CommandContext(t.Context(), program, rerun.Args(t)...)
+	cmd.Dir, cmd.Env = temp, append(os.Environ(), "TMPDIR="+temp, "HOME="+temp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	switch {
-	case err != nil:
-		t.Fatalf("as an ordinary user: %v\n%s", err, out)
-	case strings.Contains(string(out), "--- SKIP: "+t.Name()+" "):
-		t.Skipf("as an ordinary user:\n%s", out)
-	default:
-		t.Logf("as an ordinary user:\n%s", out)
-	}
+	rerun.Run(t, cmd, enteredVar, "as an ordinary user")
 	return false
 }

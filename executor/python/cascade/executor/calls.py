@@ -21,7 +21,8 @@ from .outputs import ALL
 from .queue import Run
 
 if TYPE_CHECKING:
-    from .worker import Worker
+    from .host import Host
+    from .outputs import Memory
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
@@ -38,8 +39,9 @@ class Called(Future):
 class Calls:
     """The calls of a worker's run; used by the main thread."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Host, memory: Memory) -> None:
         self._worker = worker
+        self._memory = memory
         self._answers: dict[int, m.Returned] = {}  # of the current run, by number
         self._made = 0  # calls of the current run
 
@@ -60,10 +62,10 @@ class Calls:
         self._made += 1
         run.told = True
         if run.rooms:
-            run.copied += worker.memory.release_published(run)
+            run.copied += self._memory.release_published(run)
         with worker.lock:
             worker.send(m.Call(run.id, number, name, inputs=inputs, output="out"))
-            worker.memory.return_regions(run)
+            self._memory.return_regions(run)
             worker.flush()
         return Called(run, lambda: m.CallIn(call=number + 1), functools.partial(self._result, run, number, name, want))
 
@@ -102,7 +104,7 @@ class Calls:
         if isinstance(value, Future):
             value = value.result()
         encoded = encode(value)
-        stored = self._worker.memory.place(run, encoded, False, ALL)
+        stored = self._memory.place(run, encoded, False, ALL)
         shape = [int(n) for n in encoded.shape]
         return m.CallIn(name, data=m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored))
 
@@ -117,7 +119,7 @@ class Calls:
         if value.error is not None:
             e = value.error
             raise CallFailed(f"{name}: {e.message}", e.codes, e.stack)
-        return worker.memory.load(run, value.data, want, {})
+        return self._memory.load(run, value.data, want, {})
 
     def _wait(self, run: Run, number: int) -> m.Returned:
         worker = self._worker

@@ -13,7 +13,7 @@ from .functions import SetupError, missing
 from .queue import Run, Stopped
 
 if TYPE_CHECKING:
-    from .worker import Worker
+    from .host import Host
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -26,7 +26,7 @@ class KindError(Exception):
         self.kind = kind
 
 
-def failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
+def failure(worker: Host, run: Run, error: BaseException) -> m.TaskError:
     """What is reported of a run that did not succeed."""
     try:
         return _failure(worker, run, error)
@@ -37,7 +37,7 @@ def failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
             e.__traceback__ = None
 
 
-def _failure(worker: Worker, run: Run, error: BaseException) -> m.TaskError:
+def _failure(worker: Host, run: Run, error: BaseException) -> m.TaskError:
     why = run.stopped or (error if isinstance(error, Stopped) else None)
     if why is not None:  # whatever the function did then, it was on its way out
         text = str(why)

@@ -37,7 +37,7 @@ from .outcome import KindError
 from .queue import LiveValue, Run
 
 if TYPE_CHECKING:
-    from .worker import Worker
+    from .host import Host
 
 STANDING = 4 << 20  # bytes of the lease that small and middling outputs share
 LARGE = 512 << 10  # larger outputs have a lease of their own
@@ -49,7 +49,7 @@ HASHED = 128 << 10  # else those of up to so many bytes: a hash of them takes 0.
 class Memory:
     """Runs functions, and keeps the leases of this process."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Host) -> None:
         self._worker = worker
         self.standing: Region | None = None
         self.return_wanted = False  # the agent asks for the standing lease

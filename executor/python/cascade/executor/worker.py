@@ -73,7 +73,7 @@ class Worker:
         self.welcome = m.Welcome()
         self.control: ControlPage | None = None
         self.memory = Memory(self)
-        self.calls = Calls(self)
+        self.calls = Calls(self, self.memory)
         self.logs = Logs(self._log, words)
         self._private = PrivateMemory()
         self._leftover = Leftover(self._private.read)

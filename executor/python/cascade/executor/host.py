@@ -1,0 +1,54 @@
+"""What the parts of a worker use of it, so that they need not know the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from ..wire import codec
+from ..wire import messages as m
+from .code import Code
+from .queue import Queue, Run
+
+
+class Host(Protocol):
+    """A process that runs tasks for an agent."""
+
+    queue: Queue
+    segments: dict[int, str]  # paths
+    leases: dict[int, m.Lease]  # answers, by token
+    current: Run | None
+    welcome: m.Welcome
+    code: Code
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while something is sent or the queue changes."""
+
+    def send(self, message: codec.Message) -> None:
+        """Sends a message behind everything that was reported before."""
+
+    def add(self, item: m.ReportItem) -> None:
+        """Queues something that happened. It leaves with the next flush."""
+
+    def flush(self) -> None:
+        """Sends what waits, and takes what came."""
+
+    def wait(self, timeout: int | None = None) -> bool:
+        """Waits for messages, and takes them; for the main thread."""
+
+    def check(self, run: Run) -> None:
+        """Raises Stopped when a run must not go on."""
+
+    def call(self, function: Any, /, *args: Any, **named: Any) -> Any:
+        """Calls a function of the task's; it can be interrupted meanwhile."""
+
+    def aside(self, do: Callable[[Run], Any]) -> Any:
+        """Does something for the task's function, which is not interrupted meanwhile."""
+
+    def imported(self) -> None:
+        """A function's module was imported."""
+
+    def error(self, run: Run, kind: int, message: str, codes: Any = (), stack: str = "") -> m.TaskError:
+        """An error with the task, agent and executor."""

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// Rows asks for rows of what the cluster knows, most of them at most; 0 means all.
+func Rows[T any](ctx context.Context, c *Conn, kind string, job comms.JobID, filter string, most int) ([]T, error) {
+	var rows []T
+	for row, err := range EachRow[T](ctx, c, kind, job, filter, most) {
+		if err != nil {
+			return nil, err
+		}
+		if rows = append(rows, *row); len(rows) == most {
+			break
+		}
+	}
+	return rows, nil
+}
+
+// EachRow asks for rows one by one, in pages of at most so many; 0 means pages as they come.
+// T is the row type that belongs to kind; see comms.Query.
+func EachRow[T any](ctx context.Context, c *Conn, kind string, job comms.JobID, filter string, most int) iter.Seq2[*T, error] {
+	limit := uint32(pageRows)
+	if most > 0 {
+		limit = uint32(min(most, pageRows))
+	}
+	return func(yield func(*T, error) bool) {
+		var cursor []byte
+		for {
+			m, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+				return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: limit}
+			})
+			if err != nil {
+				yield(nil, fmt.Errorf("query %s: %w", kind, err))
+				return
+			}
+			page, ok := m.(*comms.Page)
+			if !ok {
+				yield(nil, fmt.Errorf("query %s: unexpected answer %T", kind, m))
+				return
+			}
+			for _, b := range page.Rows {
+				row := new(T)
+				if err := msgpack.Unmarshal(b, row); err != nil {
+					yield(nil, fmt.Errorf("query %s: decode row: %w", kind, err))
+					return
+				}
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if cursor = page.Cursor; cursor == nil {
+				return
+			}
+		}
+	}
+}
+
+const pageRows = 5000

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package samehost
+
+// Resource is empty: agents run on Linux.
+func Resource() string { return "" }
