@@ -423,7 +423,8 @@ class Job:
         needs(str, "the name of a task, a text (of an output: .task)", task=task)
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         if not rows:
-            raise KeyError(f"{task} is no task of job {self.id}" + (": .task of an output is the name of its task" if "." in task else ""))
+            hint = ": .task of an output is the name of its task" if "." in task else ""
+            raise KeyError(f"{task} is no task of job {self.id}{hint}")
         if not rows[0].get("agent"):
             return ""
         agents = {r["name"]: r for r in self._cluster._rows("agents", bytes(16), "")}

@@ -224,7 +224,8 @@ _OF_HOST = frozenset((1, 3, 11))  # DLPack's devices whose memory is the host's:
 def on_device(value: Any) -> int | None:
     """How many bytes a value holds in the memory of a device; None for a value of the host.
 
-    Asked are what torch says of a tensor, DLPack, and the interface of CUDA arrays. Values within lists and objects are not looked for.
+    Asked are what torch says of a tensor, DLPack, and the interface of CUDA arrays. Values within lists and objects are not
+    looked for.
     """
     cls = type(value)
     if cls in _PLAIN:
