@@ -14,7 +14,7 @@ type Job struct {
 	ID             comms.JobID
 	Name           string
 	Phase          comms.JobPhase
-	Tenant         string
+	Tenant         string `msgpack:"Owner"` // the name of older builds, as the other two of these tags
 	Priority       int64
 	Weight         uint32
 	Dir            string
@@ -30,11 +30,11 @@ type Job struct {
 	Cancel         string // why it is being cancelled; "" it is not
 	Error          *comms.TaskError
 	Totals         Totals
-	JobIncarnation uint64              // of the job's ID: another submit of it, after this job was deleted, is another life
+	JobIncarnation uint64              `msgpack:"Life"` // of the job's ID: another submit of it, after this job was deleted, is another life
 	Groups         []comms.GroupCounts // only once the job has ended: until then they follow from the batches
 	Stored         uint64              // bytes that the store was given for the job, without its graph
 	Keep           bool                // it is never deleted by itself
-	Assignments    []Assignment        // of a job on several agents, or on one that came in later: who they are, without their tasks (see Batch.Given); the first is Agent
+	Assignments    []Assignment        `msgpack:"Fragments"` // of a job on several agents, or on one that came in later: who they are, without their tasks (see Batch.Given); the first is Agent
 	Homeless       bool                // no agent that is there can run some of its tasks
 	Ran            int64               // nanoseconds that it ran before it had ended and was run again; Started is of the last time
 	Packages       []comms.Hash        // that its environments name: they are kept as long as the job is

@@ -93,13 +93,14 @@ class Cluster:
         keep: bool = False,
         resume: bool | str | Job = False,
     ) -> Job:
-        """Hands a job to the cluster. It returns when the job is durable.
+        """Submits a job to the cluster. It returns when the job is durable.
 
-        results are the outputs that are kept to be fetched. graph may be a job file too: its path (a pathlib.Path), or its
-        text. Folders and files that environments and inputs name are sent ahead of the job, as far as the cluster lacks
-        them. Relative paths begin at dir, which is by default the folder of a job file that is named by its path, and the
-        working folder otherwise. params are values for the parameters of a job file, of the types that those have.
-        A second submit with the same id is the same job.
+        results are the outputs that are kept to be fetched; others are dropped when no task needs them. graph may be a job
+        file too: its path (a pathlib.Path), or its text. Folders and files that environments and inputs name are sent ahead
+        of the job, as far as the cluster lacks them. Relative paths begin at dir, which is by default the folder of a job
+        file that is named by its path, and the working folder otherwise. params are values for the parameters of a job
+        file, of the types that those have. A second submit with the same id is the same job. With keep the cluster never
+        deletes the job by itself.
         resume takes over what has not changed from the newest ended job of this name, or from the one with that ID, as
         cascade run --resume does, and keeps all that tasks make for the next time; Job.reused says what was taken over.
         """
@@ -307,8 +308,9 @@ def local(
 ) -> Cluster:
     """Starts a cluster on this host that ends with the returned object, or with the program: cascade-controller and cascade-agent.
 
-    state is the folder of its state, by default one that is removed at the end; store and cpu bound what it uses ("4GiB",
-    cores); programs is the folder of the two programs, by default PATH is searched.
+    state is the folder of its state, by default one that is removed at the end: name one to resume jobs in a later
+    program; store and cpu bound what it uses ("4GiB", cores); programs is the folder of the two programs, by default PATH
+    is searched.
     """
     found = [shutil.which(p, path=programs or None) for p in ("cascade-controller", "cascade-agent")]
     if not found[0] or not found[1]:

@@ -27,7 +27,7 @@ class Task(NamedTuple):
     memory: int = 0  # bytes that are granted to it
     gpu: float = 0.0
     dir: str = ""  # folder of the job, to which relative paths of the job refer
-    scratch: str = ""  # folder for files that nobody needs afterwards
+    scratch: str = ""  # folder for files that are not needed afterwards
 
 
 class Gang(NamedTuple):
@@ -93,8 +93,8 @@ def call(function: str | Callable[..., Any], /, **arguments: Any) -> Future:
     """Has a function of a module run as a task of its own, in the environment of this task, and returns at once.
 
     function is "module.function", or the function itself. Arguments are values, or futures of earlier calls and of inputs.
-    A task that is tried again must make the same calls in the same order; those that were made are not made again.
-    Calls whose results nobody has got are stopped when the task ends. Outside an executor the function runs at once.
+    A task that is tried again must make the same calls in the same order; completed calls are not repeated.
+    Calls whose results the task has not read are stopped when it ends. Outside an executor the function runs at once.
     """
     name = function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
     if name.startswith("__main__.") or "<" in name:

@@ -55,11 +55,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Lasting(Exception):
-    """What another try does not mend."""
+    """An error that another try does not repair."""
 
 
 class Download(Package):
-    """What is at an address. When that says the hash it is fetched only to be sent: if somebody lacks it."""
+    """What is at an address. When that says the hash it is fetched only to be sent: if the controller lacks it."""
 
     def __init__(self, url: Address, name: str, hash: str) -> None:
         self._url, self.name, self.size = url, name, 0
@@ -92,7 +92,7 @@ class Download(Package):
             yield chunk
 
     def _fetch(self) -> bytes:
-        """Brings it to a file of this host, and returns its hash. What may pass is tried again."""
+        """Brings it to a file of this host, and returns its hash. Temporary errors are retried."""
         ends, pause = time.monotonic() + _LIMIT, _PAUSE
         for n in range(1, _TRIES + 1):
             asked = [self._url]

@@ -24,7 +24,7 @@ _MACHINES = {  # by number and class; where both byte orders are in use the seco
 
 
 def platform_of(path: str) -> str:
-    """What the header of a program says. What no kernel of Linux starts is a ValueError."""
+    """The platform in the header of a program. A file that no Linux kernel starts is a ValueError."""
     with open(path, "rb") as f:
         head = f.read(20)
     if head.startswith(b"#!"):

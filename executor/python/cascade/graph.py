@@ -89,6 +89,7 @@ class Function:
 def task(function: Callable[..., Any] | None = None, /, *, out: str | Iterable[str] = ("out",), **options: Any) -> Any:
     """Makes a function usable as a task: @cascade.task, or @cascade.task(out=["mean", "stddev"], memory="1GiB").
 
+    A function that is not decorated takes them as g.add(cascade.task(f, retries=2), x).
     Options are keys of a task in a job file: cpu, memory, memory_max, gpu and gpu_memory for its resources, timeout, retries, priority.
     """
     if function is None:
@@ -112,7 +113,10 @@ class Graph:
         keep_going: bool = False,
         rebuilt: str = "",
     ) -> None:
-        """pip, version, py_modules and working_dir say what the Python environment has; environments are further ones.
+        """pip, version, py_modules, working_dir and env describe the Python environment; environments are further ones.
+
+        The packages of this program are not in it: name them in pip. The modules of functions are added to py_modules by
+        themselves, but not the modules that those import.
 
         All are as in a job file, as is rebuilt. Folders and files that they name are sent to the cluster with the job.
         """
@@ -456,7 +460,7 @@ _MOST_LEVELS = 20  # of lists and mappings that lie in each other
 
 
 def _bound(function: Callable[..., Any], name: str, args: Sequence[Any], named: Mapping[str, Any]) -> inspect.BoundArguments:
-    """The arguments by parameter. What is wrong with them is said with the function's own parameters."""
+    """The arguments by parameter. An error names the function's own parameters."""
     signature = inspect.signature(function)
     try:
         return signature.bind(*args, **named)

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 LIST_NAMES = (".cascadeignore", ".gitignore")  # the first that is there counts
-_ALWAYS = (".git", "__pycache__", ".venv")  # what nobody wants to ship
+_ALWAYS = (".git", "__pycache__", ".venv")  # never shipped
 
 
 class _Pattern(NamedTuple):
@@ -48,7 +48,7 @@ class IgnoreList:
         return cls()
 
     def ignores(self, name: str, folder: bool) -> bool:
-        """Whether a path, with / between its parts, stays behind. What is in an ignored folder is not asked for."""
+        """Whether a path, with / between its parts, stays behind. Paths in an ignored folder are not asked for."""
         parts = tuple(name.split("/"))
         for p in reversed(self._patterns):
             if (folder or not p.folders_only) and _matches(p.parts, parts):

@@ -416,11 +416,15 @@ class Job:
         return save.save(dir, [(d.name, d.path) for d in located.data], located.missing, content)
 
     def logs(self, task: str) -> str:
-        """The output of a task up to now; nothing as long as it has not started. A KeyError where no task has that name."""
-        needs(str, "the name of a task, a text", task=task)
+        """The output of a task up to now; nothing as long as it has not started. A KeyError where no task has that name.
+
+        The task of an output y of a graph is y.task; y.name is the name of the output.
+        """
+        needs(str, "the name of a task, a text (of an output: .task)", task=task)
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         if not rows:
-            raise KeyError(f"{task} is no task of job {self.id}")
+            hint = ": .task of an output is the name of its task" if "." in task else ""
+            raise KeyError(f"{task} is no task of job {self.id}{hint}")
         if not rows[0].get("agent"):
             return ""
         agents = {r["name"]: r for r in self._cluster._rows("agents", bytes(16), "")}

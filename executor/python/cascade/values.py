@@ -93,7 +93,7 @@ def _flat(part: Any) -> Any:
 
 
 def encode(value: Any) -> Encoded:
-    """The bytes of a value. What lies in memory already is not copied."""
+    """The bytes of a value. Data that is in memory already is not copied."""
     if type(value) in plain_arrays():
         name = _NAMES.get(value.dtype.str.lstrip("<>|=")) if value.dtype.kind in "fiuc" else None
         if name is not None:
@@ -224,7 +224,8 @@ _OF_HOST = frozenset((1, 3, 11))  # DLPack's devices whose memory is the host's:
 def on_device(value: Any) -> int | None:
     """How many bytes a value holds in the memory of a device; None for a value of the host.
 
-    Asked are what torch says of a tensor, DLPack, and the interface of CUDA arrays. What lies within lists and objects is not looked for.
+    Asked are what torch says of a tensor, DLPack, and the interface of CUDA arrays. Values within lists and objects are not
+    looked for.
     """
     cls = type(value)
     if cls in _PLAIN:

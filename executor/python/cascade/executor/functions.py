@@ -51,9 +51,9 @@ def _import(name: str) -> types.ModuleType | None:
 
 
 def missing(error: BaseException) -> str:
-    """Where to name the package of a module that is not there; "" for other errors."""
+    """Where to name a module that is not there; "" for other errors."""
     name = error.name if isinstance(error, ModuleNotFoundError) else None
-    return f"; add the package of {name} to pip of the environment" if name else ""
+    return f"; add the package of {name} to pip of the environment, or its file to py_modules" if name else ""
 
 
 def _attribute(module: types.ModuleType, path: list[str]) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """Memory that tasks leave behind: a process that keeps more and more of it makes room for a fresh one.
 
-What is loaded once, such as a model in a variable of its module, is no leak: it comes in a few large steps.
+Memory that is loaded once, such as a model in a variable of its module, is no leak: it comes in a few large steps.
 """
 
 from __future__ import annotations

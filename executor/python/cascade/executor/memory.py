@@ -5,8 +5,8 @@
     lease   ──Region──▶ mmap, writable  ──buffer──▶ array of cascade.empty, or a copy of an output
 
 Views keep their mmap alive; that is how this module knows of them. When the agent may give the memory to others
-(an input when its run has ended, an output when it was published) and somebody still holds a view, the pages are
-replaced by a private copy at the same address: the view stays right, and nobody can look at what is not his.
+(an input when its run has ended, an output when it was published) and a view is still held, the pages are
+replaced by a private copy at the same address: the view stays right, and no task can read memory of another.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def detach(mapped: mmap.mmap) -> int:
 
 
 class Aside:
-    """Pages of large mappings that nobody uses any more, at addresses of their own.
+    """Pages of large mappings that are no longer used, at addresses of their own.
 
     To unmap or to protect a gibibyte takes 30 ms, page by page, for which consumers would have to wait. To move it takes
     microseconds, as whole page tables move; the mapping stays where it was without pages, and costs nothing then.
@@ -119,9 +119,9 @@ def protect(mapped: mmap.mmap, aside: Aside) -> None:
 
 
 def let_go(maps: list[mmap.mmap], aside: Aside) -> int:
-    """Ends the use of mappings. Those that somebody still looks at become private copies, whose bytes are returned."""
+    """Ends the use of mappings. Those that a view still uses become private copies, whose bytes are returned."""
     for i in range(len(maps)):
-        if len(maps[i]) >= _LARGE and sys.getrefcount(maps[i]) == 2:  # the list and the call: nobody looks
+        if len(maps[i]) >= _LARGE and sys.getrefcount(maps[i]) == 2:  # the list and the call: no view is left
             aside.put(maps[i])
     refs = [weakref.ref(m) for m in maps]
     maps.clear()
@@ -150,7 +150,7 @@ def map_range(path: str, offset: int, size: int, writable: bool = False, own: bo
 
 
 class Region:
-    """A lease: shared memory to write to, until all that lies in it is reported and the rest given back."""
+    """A lease: shared memory to write to, until all that lies in it is reported and the rest returned."""
 
     def __init__(self, segment: int, path: str, offset: int, size: int) -> None:
         self.segment, self.path, self.offset, self.size = segment, path, offset, size

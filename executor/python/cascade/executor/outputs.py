@@ -68,7 +68,7 @@ class Memory:
         if function is None:
             if not kind.m.function:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
-            # Not interrupted: half an import cannot be mended.
+            # Not interrupted: half an import cannot be repaired.
             function = kind.function = prepared(kind.m.function, tuple(kind.m.inputs), tuple(kind.m.outputs), tuple(parameters))
             self._worker.imported()
         named = self._arguments(run, function, parameters) if run.inputs else parameters
@@ -275,7 +275,7 @@ class Memory:
     # ---- outputs
 
     def store(self, run: Run, output: int, element: int, value: Any) -> m.Desc | None:
-        """Puts an output, or one element of a series, where others find it; None for one that nobody else wants."""
+        """Puts an output, or one element of a series, where others find it; None for one that no other process wants."""
         declared = run.kind.m.outputs[output]
         refuse_lazy(run.kind.m.function, value)
         try:
@@ -332,7 +332,7 @@ class Memory:
         return region
 
     def _leave(self, run: Run, output: int, value: Any) -> None:
-        """Keeps a value for later runs of this process. What lies in a room of the run stays mapped with it."""
+        """Keeps a value for later runs of this process. Data in a room of the run stays mapped with it."""
         maps: list[mmap.mmap] = []
         if isinstance(value, numpy_type("ndarray")):
             for at, region in run.rooms.items():
@@ -402,7 +402,7 @@ class Memory:
         return os.path.join(self._worker.welcome.shm_dir, f"o{segment}")
 
     def _return(self, region: Region) -> None:
-        """Gives back what of a lease is not used; it is mapped no more."""
+        """Returns the unused rest of a lease; it is no longer mapped."""
         region.map = None
         used = math.ceil(region.used)
         rest = m.Lease(0, region.segment, region.path, region.offset + used, region.size - used)
@@ -418,7 +418,7 @@ class Memory:
     # ---- the end of a run
 
     def return_regions(self, run: Run) -> None:
-        """Gives back the leases whose datasets have been reported."""
+        """Returns the leases whose datasets have been reported."""
         for region in run.regions:
             self._return(region)
         run.regions.clear()
@@ -440,7 +440,7 @@ class Memory:
         for region in run.rooms.values():
             published = region in run.regions
             if not published:
-                run.regions.append(region)  # given back as a whole: a value that only this process has becomes a copy
+                run.regions.append(region)  # returned as a whole: a value that only this process has becomes a copy
             if region.map is not None and not (published and id(region.map) in live):
                 maps.append(region.map)
             elif region.map is not None:

@@ -218,7 +218,7 @@ class Queue:
         return [p.first + i for p in paths for i in range(len(p.steps) + 1) if p.first + i not in p.removed]
 
     def forget(self, run: Run) -> list[LiveValue]:
-        """A run has its live inputs, or never will. It returns the values that nobody else waits for."""
+        """A run has its live inputs, or never will. It returns the values that no other run waits for."""
         done = []
         for key in live_inputs(run):
             left = self._wanted.get(key, 1) - 1

@@ -153,7 +153,7 @@ class Step(NamedTuple):
     attempt: int
     reads: int  # one above the output of the run before it that is its only input; 0: it has no input
     keeps: int  # bit o: output o is wanted by the run behind as a live value
-    only: int  # bit o: and by nobody else
+    only: int  # bit o: and by no other run
     name: str
     with_: bytes
 

@@ -59,7 +59,7 @@ class Link(SessionLink):
 
     def _watch(self, monitor: zmq.Socket[bytes], on_break: Callable[[], None] | None) -> None:
         try:
-            # To its end: a monitor that nobody reads would hold up disable_monitor.
+            # To its end: an unread monitor would hold up disable_monitor.
             while int.from_bytes(monitor.recv_multipart()[0][:2], sys.byteorder) != zmq.EVENT_MONITOR_STOPPED:
                 self._gone = True  # there is no second connection
                 if not self._ended and on_break is not None:
@@ -106,7 +106,7 @@ class Link(SessionLink):
         return None
 
     def close(self, reason: str = "") -> None:
-        """Says goodbye, if there is somebody to hear it, and lets what was sent go out."""
+        """Says goodbye, if the other side can receive it, and lets what was sent go out."""
         self._ended = True
         if not self._socket.closed:
             with contextlib.suppress(LinkError):

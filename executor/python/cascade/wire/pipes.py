@@ -3,7 +3,7 @@
     executor ──▶ Unix socket: one byte, and an end of each of two pipes ──▶ agent
              ◀══ pipe, pipe ══▶ ZMTP frames, as ZeroMQ would write them
 
-Who reads a Unix socket wakes its writer, who reads a pipe does not. So an agent that takes pipes
+A reader of a Unix socket wakes its writer, a reader of a pipe does not. So an agent that takes pipes
 (CASCADE_EXECUTOR_PIPES) is spoken to like this; others through wire.link.
 """
 

@@ -1,6 +1,6 @@
 """The link of a client over a Unix socket, without a thread of its own.
 
-Nobody answers the other side's PING while the program does something else: the client says so (the feature quiet), and
+The other side's PING has no answer while the program does something else: the client says so (the feature quiet), and
 takes this link only to those that know it. Others are spoken to through wire.link.
 """
 

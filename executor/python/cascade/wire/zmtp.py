@@ -182,7 +182,7 @@ class Framed(SessionLink):
         raise LinkError(f"the link to {self._peer} broke")
 
     def close(self, reason: str = "") -> None:
-        """Says goodbye, if there is somebody to hear it. What was sent stays with the kernel for the other side."""
+        """Says goodbye, if the other side can receive it. Sent bytes stay with the kernel for the other side."""
         if self._ended:
             return
         with contextlib.suppress(OSError):  # it is gone, or takes no more: who leaves does not wait for that
