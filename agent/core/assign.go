@@ -106,7 +106,7 @@ func (c *Core) newPlan(j *job, m *comms.Assign, ranks []float64, fuse [][]taskIn
 	}
 	j.registry = m.Registry
 	j.wanted.exact = false
-	j.owner.weight = float64(max(m.Weight, 1))
+	j.tenant.weight = float64(max(m.Weight, 1))
 	if !c.cfg.Unfused {
 		j.setFuse(fuse)
 	}
@@ -161,13 +161,13 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 	}
 	name := m.Tenant
 	if name == "" {
-		name = "\x00" + m.Job.String() // without an owner a job shares with no other
+		name = "\x00" + m.Job.String() // without a tenant a job shares with no other
 	}
-	if c.owners[name] == nil {
-		c.owners[name] = &owner{name: name}
+	if c.tenants[name] == nil {
+		c.tenants[name] = &tenant{name: name}
 	}
-	j.owner = c.owners[name]
-	j.owner.jobs++
+	j.tenant = c.tenants[name]
+	j.tenant.jobs++
 	j.fresh = true
 	c.jobs = append(c.jobs, j)
 	c.byJob[j.id] = j

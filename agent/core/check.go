@@ -67,11 +67,11 @@ func (c *Core) checkTurns() error {
 	for i := range c.turns.Len() {
 		t := c.turns.At(i)
 		if t.at != i || t.jobs.Len() == 0 || i > 0 && (turnOrder{}).Before(t, c.turns.At((i-1)/2)) {
-			return fmt.Errorf("owner %d of those that fetch is out of order", i)
+			return fmt.Errorf("tenant %d of those that fetch is out of order", i)
 		}
 		for k := range t.jobs.Len() {
 			n := t.jobs.At(k)
-			if n.at != k || &n.job.owner.turn != t || n.heard.Len() == 0 || k > 0 && (needsOrder{}).Before(n, t.jobs.At((k-1)/2)) {
+			if n.at != k || &n.job.tenant.turn != t || n.heard.Len() == 0 || k > 0 && (needsOrder{}).Before(n, t.jobs.At((k-1)/2)) {
 				return fmt.Errorf("job %s is out of order among those that fetch", n.job.id)
 			}
 		}
@@ -416,7 +416,7 @@ func checkLine(cl *class) error {
 		return nil
 	}
 	l := q.line
-	if cl.rows.Len() == 0 || j.held || j.stopped != nil || q.classes.At(cl.at) != cl || l.queues.At(q.at) != q || q.priority != j.priority || q.owner != j.owner {
+	if cl.rows.Len() == 0 || j.held || j.stopped != nil || q.classes.At(cl.at) != cl || l.queues.At(q.at) != q || q.priority != j.priority || q.tenant != j.tenant {
 		return fmt.Errorf("a class with %d ready tasks stands in a wrong line", cl.rows.Len())
 	}
 	if cl.at > 0 && sooner(cl, q.classes.At((cl.at-1)/2)) || q.at > 0 && sooner(q.classes.First(), l.queues.At((q.at-1)/2).classes.First()) {

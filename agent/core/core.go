@@ -22,11 +22,11 @@ type Core struct {
 	devices devices
 	owed    *pool // that idle executors are to give devices to, in this scheduling pass
 
-	// Jobs in order of arrival, and owners, who share the host by weight.
-	jobs   []*job
-	byJob  map[comms.JobID]*job
-	owners map[string]*owner
-	busy   pq.Queue[*owner, ownerOrder]
+	// Jobs in order of arrival, and tenants, who share the host by weight.
+	jobs    []*job
+	byJob   map[comms.JobID]*job
+	tenants map[string]*tenant
+	busy    pq.Queue[*tenant, tenantOrder]
 
 	working []*job // those that have not drained
 
@@ -77,7 +77,7 @@ type Core struct {
 	early      []early                     // notices whose Assign is still to come
 	earlyBytes int                         // of them, about
 	lapsed     []lapsed                    // of whom such notices were dropped, the oldest first
-	turns      pq.Queue[*turn, turnOrder]  // owners of jobs for which datasets are to be fetched
+	turns      pq.Queue[*turn, turnOrder]  // tenants of jobs for which datasets are to be fetched
 	resting    pq.Queue[*heard, restOrder] // datasets to be fetched later
 	pulls      map[uint64]*pull
 	lastPull   uint64
@@ -135,7 +135,7 @@ func New(cfg Config) *Core {
 	}
 	c := &Core{
 		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), devices: devicesOf(&cfg.Total), led: led,
-		byJob: map[comms.JobID]*job{}, owners: map[string]*owner{}, byExec: map[comms.ExecutorID]*executor{},
+		byJob: map[comms.JobID]*job{}, tenants: map[string]*tenant{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]*job{},
 		segs: map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent}, lastExec: cfg.LastExecutor,

@@ -303,7 +303,7 @@ func (c *Core) forwarding(j *job) (*comms.Forward, error) {
 	k := j.call
 	root, at := j.root()
 	m := &comms.Forward{Call: c.callID(k.by, k.sum), Graph: j.graph.Encode(), Task: comms.TaskID{Job: root.id, Index: at}, JobIncarnation: root.life, Group: root.groupOf(at).group.Name,
-		Name: j.taskName(k.task(j)), With: j.callGroup().with, Dir: j.dir, Priority: j.priority, Weight: uint32(root.owner.weight), Tenant: root.owner.name, Depth: uint64(j.depth)}
+		Name: j.taskName(k.task(j)), With: j.callGroup().with, Dir: j.dir, Priority: j.priority, Weight: uint32(root.tenant.weight), Tenant: root.tenant.name, Depth: uint64(j.depth)}
 	if g := root.guestOf(); g != nil { // it comes from farther away
 		m.Task, m.Group = g.task, g.group
 	}

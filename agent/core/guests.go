@@ -68,8 +68,8 @@ func (c *Core) hostCall(from string, m *comms.Forward) {
 		return
 	}
 	j := c.newJob(&comms.Assign{Job: m.Call, JobIncarnation: m.JobIncarnation, Dir: m.Dir, Tenant: m.Tenant}, g)
-	if j.owner.weight == 0 {
-		j.owner.weight = float64(max(m.Weight, 1))
+	if j.tenant.weight == 0 {
+		j.tenant.weight = float64(max(m.Weight, 1))
 	}
 	j.depth, j.priority, j.registry = int(min(m.Depth, 1<<20)), m.Priority, m.Registry
 	gs := c.prepareCall(j, &call{name: m.Name, guest: &guest{owner: n, task: m.Task, group: m.Group}}, m.With)
@@ -156,7 +156,7 @@ func (c *Core) borrow(j *job, in *comms.ForwardedIn) *job {
 	if b := c.borrowed[k]; b != nil && b.call.failed == nil { // else it was lost: it is fetched again
 		return b
 	}
-	b := c.newJob(&comms.Assign{Job: c.freshID(in.Of.Job[:]), JobIncarnation: j.life, Tenant: j.owner.name}, borrowedGraph())
+	b := c.newJob(&comms.Assign{Job: c.freshID(in.Of.Job[:]), JobIncarnation: j.life, Tenant: j.tenant.name}, borrowedGraph())
 	b.depth, b.priority = j.depth, j.priority
 	c.prepareCall(b, &call{name: fmt.Sprintf("dataset %v of agent %s", in.Of, owner.name), borrows: &k}, nil)
 	b.tasks[0].state = tAway

@@ -60,8 +60,8 @@ type trouble struct {
 	story   []string
 }
 
-// owner is who shares the host by weight.
-type owner struct {
+// tenant is those jobs that share one weight.
+type tenant struct {
 	name   string
 	jobs   int // that are known
 	queues []*queue
@@ -91,8 +91,8 @@ type job struct {
 	fuse     []taskIndex // for each static task the next of a planned path, or noTask; nil without paths
 	fused    []taskIndex // the one before
 	priority int64
-	owner    *owner
-	used     float64 // as owner.used
+	tenant   *tenant
+	used     float64 // as tenant.used
 	registry []comms.FuncSig
 
 	held     bool
@@ -105,7 +105,7 @@ type job struct {
 	unended  int
 	inflight int  // runs that exist, and calls at the root of which it is
 	over     bool // drained was told
-	active   bool // counted in its owner's busy
+	active   bool // counted in its tenant's busy
 	working  int  // in Core.working, while it is active
 	adopted  bool // of an earlier incarnation: datasets without a graph
 	fresh    bool // nothing was counted yet
@@ -385,7 +385,7 @@ func (c *Core) drop(j *job) {
 	j.later = nil
 }
 
-// unlist takes a job out of the tables, and its owner with the last.
+// unlist takes a job out of the tables, and its tenant with the last.
 func (c *Core) unlist(j *job) {
 	c.dropPeers(j)
 	c.unwork(j)
@@ -394,7 +394,7 @@ func (c *Core) unlist(j *job) {
 	}
 	delete(c.byJob, j.id)
 	c.building -= j.building()
-	if j.owner.jobs--; j.owner.jobs == 0 {
-		delete(c.owners, j.owner.name)
+	if j.tenant.jobs--; j.tenant.jobs == 0 {
+		delete(c.tenants, j.tenant.name)
 	}
 }

@@ -31,7 +31,7 @@ type line struct {
 // queue is the classes of one owner and priority in a line.
 type queue struct {
 	line     *line
-	owner    *owner
+	tenant   *tenant
 	priority int64
 	at       int // in the line
 	classes  pq.Queue[*class, classOrder]
@@ -49,7 +49,7 @@ func sooner(a, b *class) bool {
 }
 
 func (j *job) sooner(o *job) int {
-	return cmp.Or(cmp.Compare(o.depth, j.depth), cmp.Compare(o.priority, j.priority), cmp.Compare(j.owner.used, o.owner.used), cmp.Compare(j.used, o.used),
+	return cmp.Or(cmp.Compare(o.depth, j.depth), cmp.Compare(o.priority, j.priority), cmp.Compare(j.tenant.used, o.tenant.used), cmp.Compare(j.used, o.used),
 		cmp.Compare(j.seq, o.seq))
 }
 
@@ -65,11 +65,11 @@ type queueOrder struct{}
 func (queueOrder) Before(a, b *queue) bool { return sooner(a.classes.First(), b.classes.First()) }
 func (queueOrder) Placed(q *queue, at int) { q.at = at }
 
-// ownerOrder is that of the owners with work: first the one that has had least.
-type ownerOrder struct{}
+// tenantOrder is that of the owners with work: first the one that has had least.
+type tenantOrder struct{}
 
-func (ownerOrder) Before(a, b *owner) bool { return a.used < b.used }
-func (ownerOrder) Placed(o *owner, at int) { o.at = at }
+func (tenantOrder) Before(a, b *tenant) bool { return a.used < b.used }
+func (tenantOrder) Placed(o *tenant, at int) { o.at = at }
 
 // offer has a class looked at in the next scheduling pass: it has ready tasks and stands in no line.
 func (c *Core) offer(cl *class) {
@@ -107,7 +107,7 @@ func (c *Core) enlist() {
 func (c *Core) join(cl *class) {
 	l := c.lineOf(cl)
 	l.count(cl, cl.size)
-	o := cl.job.owner
+	o := cl.job.tenant
 	for _, q := range o.queues {
 		if q.line == l && q.priority == cl.job.priority {
 			cl.queue = q
@@ -116,7 +116,7 @@ func (c *Core) join(cl *class) {
 			return
 		}
 	}
-	q := &queue{line: l, owner: o, priority: cl.job.priority}
+	q := &queue{line: l, tenant: o, priority: cl.job.priority}
 	cl.queue = q
 	q.classes.Push(cl)
 	o.queues = append(o.queues, q)
@@ -158,7 +158,7 @@ func (c *Core) leave(cl *class) {
 		return
 	}
 	l.queues.Remove(q.at)
-	q.owner.queues = slices.DeleteFunc(q.owner.queues, func(o *queue) bool { return o == q })
+	q.tenant.queues = slices.DeleteFunc(q.tenant.queues, func(o *queue) bool { return o == q })
 	if l.queues.Len() == 0 {
 		last := c.lines[len(c.lines)-1]
 		c.lines[l.at], last.at = last, l.at
@@ -254,18 +254,18 @@ func (c *Core) charge(j *job, seconds float64) {
 	if seconds == 0 {
 		return
 	}
-	j.owner.used += seconds / j.owner.weight
+	j.tenant.used += seconds / j.tenant.weight
 	j.used += seconds
 	for _, cl := range j.classes {
 		if cl.queue != nil {
 			cl.queue.classes.Fix(cl.at)
 		}
 	}
-	for _, q := range j.owner.queues {
+	for _, q := range j.tenant.queues {
 		q.line.queues.Fix(q.at)
 	}
 	if j.active {
-		c.busy.Fix(j.owner.at)
+		c.busy.Fix(j.tenant.at)
 	}
 	c.fixTurn(j)
 }
@@ -281,7 +281,7 @@ func (c *Core) begin(j *job) {
 	j.active = true
 	j.working = len(c.working)
 	c.working = append(c.working, j)
-	o := j.owner
+	o := j.tenant
 	if o.busy++; o.busy == 1 {
 		if c.busy.Len() > 0 {
 			o.used = max(o.used, c.busy.First().used)
@@ -307,7 +307,7 @@ func (c *Core) unwork(j *job) {
 // rest is the end of begin.
 func (c *Core) rest(j *job) {
 	c.unwork(j)
-	o := j.owner
+	o := j.tenant
 	if o.busy--; o.busy == 0 {
 		c.busy.Remove(o.at)
 		o.used = 0

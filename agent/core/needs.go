@@ -97,7 +97,7 @@ func (c *Core) wantPull(h *heard) {
 		return
 	}
 	h.need = c.needOf(h)
-	n, t := &j.needs, &j.owner.turn
+	n, t := &j.needs, &j.tenant.turn
 	n.job = j
 	n.heard.Push(h)
 	if n.heard.Len() > 1 {
@@ -121,7 +121,7 @@ func (c *Core) unwant(h *heard) {
 		c.resting.Remove(h.at)
 		return
 	}
-	n, t := &h.job.needs, &h.job.owner.turn
+	n, t := &h.job.needs, &h.job.tenant.turn
 	if n.heard.Len() > 1 {
 		n.heard.Remove(h.at)
 		return
@@ -172,7 +172,7 @@ func (c *Core) nextPull() *heard {
 
 // fixTurn follows what changed of a job, or its owner, that says whose turn it is.
 func (c *Core) fixTurn(j *job) {
-	t := &j.owner.turn
+	t := &j.tenant.turn
 	if j.needs.heard.Len() > 0 {
 		t.jobs.Fix(j.needs.at)
 	}

@@ -346,8 +346,8 @@ func (w *world) nothingHeld() {
 	if s.Datasets != 0 || s.Leases != 0 || s.Held != 0 || s.Spilled != 0 || len(w.spilled) != 0 || s.Waiting != 0 {
 		w.t.Fatalf("the ledger still holds %+v", s)
 	}
-	if len(w.c.jobs) != 0 || len(w.c.owners)+w.c.busy.Len()+len(w.c.lines) != 0 || len(w.c.runs) != 0 || len(w.c.requests) != 0 || w.c.ctl.kept != 0 {
-		w.t.Fatalf("%d jobs, %d owners, %d lines, %d runs, %d requests, %d events left", len(w.c.jobs), len(w.c.owners), len(w.c.lines), len(w.c.runs), len(w.c.requests), w.c.ctl.kept)
+	if len(w.c.jobs) != 0 || len(w.c.tenants)+w.c.busy.Len()+len(w.c.lines) != 0 || len(w.c.runs) != 0 || len(w.c.requests) != 0 || w.c.ctl.kept != 0 {
+		w.t.Fatalf("%d jobs, %d owners, %d lines, %d runs, %d requests, %d events left", len(w.c.jobs), len(w.c.tenants), len(w.c.lines), len(w.c.runs), len(w.c.requests), w.c.ctl.kept)
 	}
 	if w.leased != 0 || w.c.reservation != nil || len(w.c.gangs) != 0 {
 		w.t.Fatalf("%d ports are leased at the end, %d gangs wait, for one is held back: %v", w.leased, len(w.c.gangs), w.c.reservation != nil)
