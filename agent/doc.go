@@ -21,7 +21,23 @@
 //     event of its death comes after every message that it sent.
 //   - A message from an executor counts only after a Hello with the token of a
 //     process that this agent started and that is still alive.
-//   - When the inbox is empty the core hears Idle, and every link that was
+//   - When the inbox is empty the core gets the event Idle, and every link that was
 //     written to is flushed. While tasks run, the core may delay events that no process
 //     waits for by a millisecond: a commit for each step costs more than the step.
+//
+// # Files
+//
+//	agent, config, loop        the agent, its configuration, the loop around the core
+//	links                      links to the controller and to executors
+//	clients, peers             links of clients and of other agents
+//	exchange                   datasets to and from other agents (agent/transfer)
+//	memory                     effects of the ledger: segments, spill files
+//	executors, lane            processes of executors; slow work in order
+//	memguard, fence            bounds of a task's memory: by sampling, by cgroup
+//	recent, words, tasklog     the last runs of an executor, its output, logs of tasks
+//	devices, container, ports  devices, images, ports of gangs
+//	graphs, packages, relay    graphs, packages and blobs that the controller keeps
+//	state, keep, shutdown      what outlives the agent
+//	membership                 the certificate of the agent
+//	measures                   metrics
 package agent

@@ -7,10 +7,30 @@
 //
 // Messages are msgpack arrays; each lists its fields once, in its code method,
 // for both directions. Receivers skip trailing fields that they do not know.
-// Messages are written by comms/internal/msgpack, which allocates nothing and takes what
-// newer senders add, and documents and values of users, whose types are known at run
-// time only, by github.com/vmihailenco/msgpack, which goes by reflection: neither can do
-// the other's work.
+//
+// There are two msgpack encoders. comms/internal/msgpack writes messages: it allocates
+// nothing and accepts fields that newer senders add. github.com/vmihailenco/msgpack writes
+// values of users, whose types are known at run time only: it uses reflection.
+//
+// # Files
+//
+//	messages       numbers and routes of all messages, Encode, Decode
+//	codec          Coder, which writes and reads fields
+//	records        records that several messages share: Desc, Resources, TaskError, Event
+//	rows           rows that answer a Query
+//	ids, attempt   names of jobs, tasks, datasets; numbers of attempts
+//	permit         which role of a client may send which message
+//
+//	clientmsg      client with controller and agent
+//	membermsg      members, tokens, certificates, backups, drains
+//	blobmsg        graphs, packages and inputs that go ahead of a submit
+//	agentmsg       controller with agent; so are drainmsg, stealmsg and gangmsg
+//	peermsg        agent with agent; so are forwardmsg (calls) and transfermsg (datasets)
+//	executormsg    agent with executor; so is callmsg
+//
+//	blocks, steps, plans, many    lists of similar entries as columns
+//	link, link_*, conn, conn_*    links and their transports; zmtp and guard: frames
+//	secure, join, relay, pki      TLS, joining, the gateway for plain ZeroMQ
 //
 // # Links
 //
@@ -24,12 +44,15 @@
 //	                 ▲ acknowledged     └─ kernel full: the writer goroutine
 //	Handler.Message ◀─ session.Inbox ◀─ frameReader ◀─ peer
 //
-// Invariants: Send never blocks and a queue never exceeds its bound; messages
-// of a link arrive in order, with replay each once while both incarnations
-// live; all output passes through one writer, PONG included; no length from
-// the wire is trusted before it is compared with a limit; an acknowledgement
-// means received, never durable; who closes a link gets the last one before the
-// other end hangs up. Link.mu guards a link's outbound state and is
-// never held while a Handler runs; Listener.mu may be held when Link.mu is
-// taken, not the other way round.
+// Invariants:
+//   - Send never blocks, and a queue never exceeds its bound.
+//   - Messages of a link arrive in order; with replay each arrives once while both
+//     incarnations live.
+//   - All output passes through one writer, PONG included.
+//   - No length from the wire is used before it is compared with a limit.
+//   - An acknowledgement means received, never durable.
+//   - The side that closes a link gets the last acknowledgement before the other side
+//     hangs up.
+//   - Link.mu guards a link's outbound state and is never held while a Handler runs.
+//     Listener.mu may be held when Link.mu is taken, not the other way round.
 package comms

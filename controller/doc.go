@@ -13,6 +13,19 @@
 //   - A message that does not fit into a link's queue is kept here until the link
 //     has room; the core sends nothing more to that link until then.
 //   - When the inbox is empty every link that was written to is flushed.
-//   - When a write to the store fails for good, Run ends: what was acknowledged
+//   - When a write to the store fails permanently, Run ends: what was acknowledged
 //     is durable, and agents repeat the rest to the next controller.
+//
+// # Files
+//
+//	controller, config, perform  the loop around the core, its configuration, its actions
+//	links, gone                  links; whether the process of a lost agent has ended
+//	ask, story                   queries and their rows
+//	text, graphs, blobs          job files as text, graphs, blobs that go ahead of a submit
+//	profiles, memory, drift      profiles, memory that tasks needed, times that deviate
+//	improve, takeover            better plans for running jobs; results of earlier jobs
+//	losses, hook, audit          records of lost agents, the hook for deadlines, the audit log
+//	cluster, backup              members, tokens and certificates; backups
+//	incarnation, clean           numbers that grow with each start; removal of sockets
+//	environments, measures       rows of environments; metrics
 package controller

@@ -6,9 +6,9 @@
 //	      ──Cancel, Credit─▶ └───────┘            └──────────┬──────────────────┘
 //	      ◀──────────Report, Log, Reclaimed─── outbox ◀──────┘
 //
-// A run may have a path behind it: its steps become runs one at a time, when their
-// turn comes, and what each leaves is handed to the next. Runs that succeeded one
-// after another without outputs to tell are reported together.
+// A run may carry a path: steps that become runs one after another. Each step leaves its
+// output in the process for the next one. Steps that succeed one after another without an
+// output to report are reported together.
 //
 // The inbox takes messages at any time; one runner starts the queued runs in
 // order, one after another. The outbox sends at once when the runner has nothing
@@ -19,15 +19,15 @@
 // An agent starts a program again with CASCADE_EXECUTOR_ADDR (where it listens),
 // CASCADE_EXECUTOR_TOKEN and CASCADE_EXECUTOR_CRASH in its environment; [Main]
 // finds them and takes over. The crash file gets the Go runtime's last words,
-// in which package blame finds the input that a goroutine of the task wrote to, or
-// its panic.
+// in which package agent/postmortem finds the input that a goroutine of the task wrote to,
+// or its panic.
 //
 // # Time-outs and cancellation
 //
 // Both end the context of the task's function. The result that the function returns
-// then does not count. A function that does not look at its context goes on; the agent
-// ends the process when the grace is over, and other runs of its queue start
-// again elsewhere. A command's process group gets SIGTERM, and SIGKILL after the grace.
+// then does not count. A function that does not look at its context goes on. The agent
+// ends the process when the grace is over, and the other runs of its queue start
+// elsewhere. A command's process group gets SIGTERM, and SIGKILL after the grace.
 //
 // # Memory
 //

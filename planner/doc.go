@@ -5,7 +5,7 @@
 //	profiles  ─┼─▶ ranks (upward) ─▶ one list schedule ─▶ Plan: host, start, finish, reason
 //	Cluster   ─┘                 └─▶ linear paths to fuse
 //
-// What lies between hosts is in the profiles, where it was measured (ways.go).
+// The bandwidth between two hosts is in the profiles where it was measured (ways.go).
 //
 // Improve goes on from there:
 //
@@ -13,8 +13,8 @@
 //	                 search: one task moved, or two exchanged ──────────┼─▶ decision
 //	          better plans ◀─ contention: bandwidth is shared ◀─────────┘
 //
-// It is pure: equal inputs give equal plans. A plan never has more on a host at
-// any time than the host has; of what Improve finds that is true of datasets, too
-// (memory.go). It is advice: agents start tasks by rank when their
-// inputs are there, and not by the clock.
+// It is pure: equal inputs give equal plans. No plan uses more of a host's resources at
+// any time than the host has. Plans of Improve keep that rule for the memory of datasets
+// too (memory.go). A plan is advice: agents start tasks by rank when their inputs are
+// there, and not by the clock.
 package planner

@@ -11,12 +11,15 @@
 // the actions in the order given. The core has no clock, socket, file,
 // goroutine or random source; equal events give equal actions, byte for byte.
 //
-// One step is: the event's own effect, then what follows from it for consumers
-// of failed tasks and lost datasets (settle), then scheduling, then what this
-// step queued on executors as one Dispatch each, then events when the inbox is
-// empty or a batch is full.
+// One step has this order:
 //
-// The way of a task, and the state that says where it is:
+//  1. the event's own effect;
+//  2. settle: consumers learn of failed tasks and lost datasets;
+//  3. scheduling;
+//  4. one Dispatch for each executor that got runs in this step;
+//  5. events to the controller, when the inbox is empty or a batch is full.
+//
+// The states of a task:
 //
 //	waiting --> ready --> (pinning) --> queued --> running --> finished
 //	   |  ^       ^                       |           |
@@ -27,96 +30,154 @@
 //
 // # Files
 //
-//	jobs       Steer, the end of a job        ready      ready tasks in order, shares
-//	assign     what an Assign changes         place      which executor, limits
-//	graph      what a job says of its tasks
-//	edges      who waits for what             follow     what is queued behind a run
-//	data       datasets and their references  reclaim    work and memory that executors return
-//	generators streams and their elements     executors  pools, processes, environments
-//	slots      instances, whole groups        runs       what a run is told
-//	credit     how far generators run ahead   paths      runs that stand for many tasks
-//	calls      functions that runs call       awaits     who waits for what it called
-//	forward    calls that run elsewhere       guests     calls of other agents
-//	acquaint   agents between which calls go
-//	memory     the ledger's requests, effects report     what executors say
-//	events     numbered batches               failures   retries, crashes, lost datasets
-//	peers      who has the other fragments    tell       what they are told
-//	hear       what they told                 early      and before its Assign
-//	pulls      datasets fetched and offered   needs      which of them first
-//	keep       what outlives the agent        fetch      chunks for clients
-//	gangs      tasks that start together      reservation  resources of the first gang
-//	enlarge    tasks that took too much memory
-//	span       gangs that others share        devices    which executor has which
-//	drain      an end without lost work       steal      work that others could begin sooner
-//	load       how much there is to do        check      every cross-reference
+// The interface:
+//
+//	api          configuration, events, actions
+//	core         Core, its constants, Step
+//	check        every cross-reference of the state, for tests
+//	stats        sums for metrics
+//
+// Jobs and tasks:
+//
+//	jobs         the state of a job and of its tasks; Steer; the end of a job
+//	assign       what an Assign changes
+//	graph        questions to the graph of a job
+//	edges        which task waits for which; when a task is ready, and when it is skipped
+//	generators   streams and their elements
+//	slots        instances of streamed groups, whole groups
+//	credit       how far a generator may be ahead of its consumers
+//	failures     retries, crashes, time-outs, lost datasets
+//	enlarge      tasks that took more memory than was held for them
+//
+// Scheduling and executors:
+//
+//	ready        ready tasks in order, shares of jobs and tenants
+//	lines        run queues: ready tasks that want the same executors and resources
+//	resources    what tasks need, and what the host has
+//	devices      which executor has which devices
+//	place        the executor of a task, limits
+//	follow       tasks that are queued behind a run
+//	paths        runs that stand for many tasks
+//	kinds        what an executor learns once for all runs of a group
+//	runs         what an executor learns of one run
+//	executors    pools, processes, environments
+//	functions    whether executors have the functions of a job
+//	reclaim      work and memory that executors return
+//	report       messages of executors
+//	gangs        tasks that start together
+//	reservation  resources that are held back for the first gang
+//	span         multi-host gangs
+//	alone        the messages for one task without an agent (agent/foreground)
+//
+// Datasets:
+//
+//	data         datasets and their references
+//	memory       requests to the ledger of shared memory, and its effects
+//	reads        hashes of the inputs that a task has read
+//	fetch        chunks for clients
+//	keep         datasets that outlive the agent
+//
+// Calls of functions by running tasks:
+//
+//	calls        calls that run here
+//	awaits       runs that wait for a result
+//	forward      calls of this agent that run elsewhere
+//	guests       calls of other agents that run here
+//	acquaint     agents between which calls go
+//
+// Other agents:
+//
+//	peers        which agent has which other assignment of a job
+//	tell         what this agent announces to peers
+//	hear         what peers announce
+//	early        announcements that come before their Assign
+//	away         ends of the tasks of peers
+//	pulls        datasets that are fetched from other agents
+//	needs        the order in which they are fetched
+//
+// The controller:
+//
+//	events       messages of the controller, and the events of each job
+//	upstream     numbered batches of events, until they are committed
+//	drain        the way of this agent out of the cluster
+//	take         datasets that this agent takes from one that leaves
+//	load         running means, measured bandwidth, the load of this agent
+//	steal        work that an idle agent could begin sooner
 //
 // # Rules
 //
-// A run holds its grant from when it is queued: an executor's grant covers each
-// run in its queue, and grants never exceed the host. Runs that wait behind a run
-// need no more of it, and nothing waits behind a generator. A generator without
-// credit releases its cpu and nothing else.
+// Grants. A run holds its grant from when it is queued. The grant of an executor covers
+// each run in its queue, and the grants of all executors together never exceed the host.
+// Runs that wait behind a run need no more than that run. No run waits behind a generator.
+// A generator without credit releases its cpu and nothing else.
 //
-// Devices are an executor's from its start to its death, and the demand of its
-// pool's tasks for devices is part of the pool: see devices.go. A grant of devices neither grows nor shrinks.
+// Devices. An executor has its devices from its start to its death. What the tasks of a
+// pool demand of devices is part of the pool's key. A grant of devices neither grows nor
+// shrinks (devices.go).
 //
-// The members of a gang start in one step, from what one reservation has held back for
-// them, and are tried again as one. Nothing waits in the queue behind a member. Of a
-// multi-host gang this agent keeps what it has reported as held: the controller decides
-// when that is used or released, and only the controller has the gang start over.
+// Gangs. The members of a gang start in one step, from one reservation, and are retried
+// together. No run waits in the queue behind a member. An agent keeps what it has reported
+// as reserved for a multi-host gang: the controller decides when that is used or released,
+// and only the controller restarts the gang.
 //
-// A run may carry steps behind it: see paths. Any end but silent success first makes
-// runs of their own of them.
+// Paths. A run may carry steps behind it (paths.go). Any end of the run but a success
+// without outputs to report first turns its steps into runs of their own.
 //
-// A run that calls functions makes jobs of one task, which only this agent knows
-// (decision 20). While it waits for one it has no cpu; nothing waits behind it.
+// Calls. A run that calls functions makes jobs of one task, which only this agent knows
+// (decision 20). A run that waits for a call has no cpu, and no run waits behind it.
 //
-// A call that another agent runs is this one's still (decision 26): the host has it
-// under a name of that stay only, and messages under a name that was given up do not
-// count. A host keeps a guest and its result until the owner recalls it, or their link
-// has ended; an owner takes a call home when the host returns it, or cannot be reached
-// for Config.Patience. A guest that waits for resources of a run whose call is away
-// goes back after a second in which nothing moved.
+// Forwarded calls (decision 26). A call that another agent runs still belongs to this one,
+// its owner. The host knows the call under the name of this stay; messages under a name
+// that was given up do not count. The host keeps the guest and its result until the owner
+// recalls it or their link has ended. The owner takes the call home when the host returns
+// it, or cannot be reached for Config.Patience. A guest may wait for resources that are
+// held by a run whose own call is away: after a second in which nothing moves the host
+// returns it.
 //
-// Leases and pins end with the report that ends their use, or with
-// ExecutorDead; never with a broken link or with Kill.
+// Memory of executors. Leases and pins end with the report that ends their use, or with
+// ExecutorDead. They never end with a broken link or with Kill.
 //
-// A dataset has a reference for each consumer whose end is not committed. It is
-// freed with the last one unless the job keeps it. The first publication wins;
-// the memory of a later copy is released.
+// References. A dataset has a reference for each consumer whose end is not committed. The
+// agent frees it with the last reference unless the job keeps it. The first publication
+// wins; the memory of a later copy is released.
 //
-// Retries: an error of the task counts against the group's retries and waits
-// retryDelay, doubled each time. A crash of the executor does not count and is
-// tried again at once, without fusion; after poisonAfter crashes the task is
-// given up with its story. A task that was ended because it took more memory than was
-// held for it is tried again at once with more, which does not count either, up to what
-// the host has and not often; where another has more, the controller is asked to move it.
-// For such a task groupOf is not its group of the graph. A failure without keep_going ends its job: tasks that
-// have not started are skipped, running ones are cancelled.
+// Retries. An error of the task counts against the retries of its group. The next attempt
+// waits for retryDelay, doubled each time. A crash of the executor does not count: the task
+// is retried at once, without fusion, and fails with its story after poisonAfter crashes.
+// Nor does an attempt count that was ended because it took more memory than was held for it:
+// the task is retried at once with more, a few times, up to what the host has. When another
+// host has more, the agent asks the controller to move the task. Such a task has a group
+// of its own here (groupOf), which differs from its group in the graph. A failure without
+// keep_going stops its job: tasks that have not started are skipped, running ones are
+// cancelled.
 //
-// Tasks of a job that peers run are absent until a Notice reports how they ended and all
-// of their outputs that are needed here have arrived. A task that an Assign does not name
-// is absent too, whatever was known of it: it has not ended, and no agent can run it now.
-// A dataset of a peer's task is a copy. It counts only the references of consumers that
-// are here. Its holder has one reference for this agent, and gets Released with the last
-// of them. A new epoch invalidates all that peers announced. Holders announce their
-// datasets again, and copies that are announced again are not fetched again. A peer's
-// process that began after an epoch gets no message of it, neither from this agent nor
-// from the controller.
+// Tasks of peers. A task that a peer runs is absent here until a Notice has reported its
+// end and all of its outputs that are needed here have arrived. A task that an Assign does
+// not name is absent too, whatever was known of it: it has not ended, and no agent can run
+// it now.
 //
-// A fetch asks the ledger for room like a run for its inputs, one at a time while memory
-// is short. A stalled fetch releases its room while nothing else moves and anything waits
-// for memory, and is retried later: else two agents could wait for each other's memory.
+// Copies. A dataset of a peer's task is a copy. It counts only the references of consumers
+// that are here. Its holder has one reference for this agent, and gets Released with the
+// last of them. A new epoch invalidates all that peers announced. Holders announce their
+// datasets again; a copy that is announced again is not fetched again. A process of a peer
+// that began after an epoch gets no message of that epoch, neither from this agent nor from
+// the controller.
 //
-// An instance exists from when its element does. When its generator restarts, an instance
-// that has not begun ceases to exist until its element comes again, and is skipped when it
-// does not come. Outputs of streamed instances stay when the stream restarts.
+// Fetches. A fetch asks the ledger for room as a run does for its inputs, one at a time
+// while memory is short. Two agents could wait for each other's memory. So a stalled fetch
+// releases its room when nothing else moves and something waits for memory, and is retried
+// later.
 //
-// A job that was forgotten is over: an Assign that follows begins a new incarnation, when
-// nothing of the old one runs. Datasets that a task published before it failed stay, here
-// and with the next process.
+// Instances. An instance exists from when its element exists. When its generator restarts,
+// an instance that has not begun is removed. It exists again when its element is published
+// again, and is skipped when that never happens. Outputs of instances stay when the stream
+// restarts.
 //
-// Events above EventsKept stop new runs, because uncommitted events must be kept.
-// While tasks run, events that no process waits for may wait EventsFor for others. So
-// may an event that an environment is ready.
+// Dropped jobs. A job that the controller had this agent drop is over. An Assign that follows
+// begins a new incarnation of it, when nothing of the old one runs. Datasets that a task
+// published before it failed stay, here and with the next process.
+//
+// Back-pressure. More than EventsKept uncommitted events stop new runs, because the agent
+// must keep them. While tasks run, events that no process waits for may wait for EventsFor,
+// so that several leave together. So may an event that says that an environment is ready.
 package core

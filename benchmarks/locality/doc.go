@@ -16,7 +16,7 @@
 //
 // The experiment is that of figure 8a of P. Moritz et al., Ray: A Distributed
 // Framework for Emerging AI Applications (OSDI 2018). There a scheduler that knows
-// nothing of objects is compared; here chance stands for it, by resources that only
-// one host has. Before each size is measured, one run of it is discarded: the planner
-// learns the sizes from it, and the network's speed where that is not configured.
+// nothing of objects is the comparison. Here a random host takes its place, by a resource
+// that only one host has. The first run of each size is discarded: the planner learns the
+// sizes from it, and the network's speed where that is not configured.
 package main

@@ -8,10 +8,14 @@
 // simulation would not make its plans look better. All are judged alike: a host for
 // each task and an order of turns are played with bandwidth that transfers share.
 //
-// It also proves how far plans can be from the best that there is (-proof), runs recordings for real (-execute; with -network on hosts in network namespaces), predicts from what ran on one cluster
-// what it takes on another and runs it there (-replay), takes parts of the planner away
-// (-ablate), runs jobs that need more memory than there is (-spill), and measures what
-// planning takes (-times).
+// Further measurements, by flag:
+//
+//	-proof    how far plans can be from the best that there is
+//	-execute  recordings run for real; with -network on hosts in network namespaces
+//	-replay   a prediction for one cluster from a run on another, and the run there
+//	-ablate   the planner without some of its parts
+//	-spill    jobs that need more memory than there is
+//	-times    the time that planning takes
 //
 //	go run ./benchmarks/plans $CASCADE_TEST_DATA/wfinstances/*.json
 package main

@@ -5,7 +5,8 @@
 //	                                                              │ Renew, over the link
 //	Revoke ─▶ Revoked: asked in every handshake, told to agents ◀─┘
 //
-// Invariants: what is answered is in the store before; a token is spent by good
-// requests only, and never more often than it says; a token without a name
-// admits no member under a name that a living certificate has.
+// Invariants:
+//   - A change is in the store before the request is answered.
+//   - Only valid requests use up a token, and never more often than it permits.
+//   - A token without a name admits no member under the name of a valid certificate.
 package members

@@ -2,18 +2,20 @@
 // part waits for space that only its own waiting can free. State folder, spilled
 // datasets, logs and environments are on one disk unless they are configured otherwise.
 //
-// The waits that the free space of one disk could close to a ring:
+// These waits could form a ring:
 //
-//	a spill file is dropped ──── when its job's end is ──▶ committed
-//	a commit is written ──────── when there is ──────────▶ free space
-//	free space comes back ────── when there is dropped ──▶ a spill file, a job with its logs, an environment
+//	a spill file is dropped      when the end of its job is committed
+//	a commit is written          when there is free space
+//	free space comes back        when a spill file, a job with its logs, or an environment is dropped
 //
-// A commit alone leads to all of the others, and is small. So the rule is: the more a
-// part can do without, the more space it leaves, and each is refused below its floor,
-// and never waits. Only commits wait, at the lowest floor. Cascade's own writes do
-// not bring the disk there. Tools that build environments do not ask: the disk is checked
-// before each try and every second while they run, and below Grow a build is ended and removed.
-// Commits wait for that only where a tool writes more than ½ m within a second:
+// Commits are small, and all other releases of space depend on them. So each part has a
+// floor: the less a part is needed, the higher its floor. Below its floor a part is refused
+// and does not wait. Only commits wait, at the lowest floor, and Cascade's own writes do not
+// fill the disk so far. Tools that build environments do not ask: the disk is checked before
+// each try and every second while they run, and below Grow a build is ended and removed. So
+// such a tool makes commits wait only when it writes more than ½ m within a second.
+//
+// The floors, in multiples of m, which is --min-free:
 //
 //	free bytes of the disk
 //	   │   spill                       refused: the task that wants the memory fails, and says so
@@ -29,7 +31,7 @@
 //	   │   the reserve file is removed: what Badger has begun comes to its end
 //	   0
 //
-// Between two floors is room for what those above had begun when they looked. Packages,
-// inputs and backups are refused, and not waited for: a package asks for its own size above
-// Commit, and a backup is written where its reader wants it, beside the store.
+// The room between two floors is for writes that had begun when their part last looked.
+// Packages, inputs and backups are refused and do not wait. A package needs its own size
+// above Commit. A backup is written beside the store, where its reader wants it.
 package diskspace

@@ -12,12 +12,12 @@
 //     what goes beyond, at most one buffer, which take does not see.
 //   - Silence is the server's: the clock runs while an answer or a byte is awaited, and
 //     stands still while take does something else, such as waiting for memory.
-//   - A slow server that goes on sending is heard out, up to one limit for all tries.
-//   - What cannot get better by waiting is not tried again.
-//   - Errors and log lines have the address without user, password and query, also where
-//     a server repeats one of them, or a value of the query, as it is or encoded; from
-//     four bytes on.
-//   - Where a server sends us on, nothing of the address before is told; user and password
-//     only to the same host.
+//   - A slow server that goes on sending may take long, up to one limit for all tries.
+//   - An error that waiting cannot change is not retried.
+//   - Errors and log lines have the address without user, password and query. When a server
+//     repeats one of them, or a value of the query, as it is or encoded, it is removed
+//     too, if it has four bytes or more.
+//   - A redirect sends nothing of the address before; user and password go to the same
+//     host only.
 //   - What was asked for over TLS comes over TLS.
 package fetch

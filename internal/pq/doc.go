@@ -1,9 +1,8 @@
 // Package pq is a priority queue: a binary heap of values of one type, without the
 // boxing of container/heap. The order is a type of its own, so that values of one type
-// can stand in queues of different orders. It can say of each value where it stands, so
-// that one which has changed can be fixed, or removed, in place.
+// can be in queues of different orders. The order may keep the place of each value, so
+// that a value that has changed can be fixed, or removed, in place.
 //
-// Values of which none comes before the other leave in the order that container/heap
-// would have them leave in: the arrangement is the same after each operation. A
-// simulation that is deterministic stays so.
+// Equal values leave in the same order as from container/heap, because the heap has the
+// same arrangement after each operation. A deterministic simulation stays deterministic.
 package pq

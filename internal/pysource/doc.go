@@ -6,9 +6,9 @@
 //	graph ──▶ modules of py_modules and working_dir ──▶ scan.py, in a Python of this host ──▶ Mistakes
 //	                                                     (their syntax trees, by ast)
 //
-// It says only what is sure. Whatever may add names or change signatures when a module
-// runs (a decorator, `import *`, __getattr__, globals(), an attribute that is written), a
-// module from a package, an archive or an address, and a module that does not parse, is
-// left to the run. Only what another module changes in one is not foreseen: a name that
-// it adds must stand in both.
+// It reports only what is certain. Some code may add names or change signatures when a module
+// runs: a decorator, `import *`, __getattr__, globals(), an attribute that is written. Such
+// code is left to the run. So is a module from a package, an archive or an address, and a
+// module that does not parse. One case is not foreseen: a name that one module adds to
+// another must stand in both.
 package pysource

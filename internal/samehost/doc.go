@@ -1,6 +1,7 @@
 // Package samehost tells whether two processes see the same files: whether they run on
 // one host, in one root folder and in one network.
 //
-// Each agent has a resource of this name, without end. A task that wants some of it
-// runs where the files are that a client has seen.
+// Each agent has a custom resource whose name stands for its host (Resource), in an amount
+// that tasks never use up. A task that wants some of it runs on the host whose files a client
+// has seen.
 package samehost

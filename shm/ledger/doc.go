@@ -42,8 +42,9 @@
 //     release it and the disk works: when nothing is held, everything can be moved out, the request's own
 //     inputs included. When all holders wait for memory themselves, the youngest request fails (ErrStuck).
 //     When nothing is held and disk or memory refuse, the request fails (ErrNoRoom with their errors).
-//   - A request that must wait for those who held memory before it came is passed by what fits beside them. When they
-//     are no longer in its way only Grow passes Grow: it then waits for those that have passed, and is served.
+//   - While a request waits for memory that was held before it came, later requests that fit are served first. When
+//     none of those holders is in its way any more, no later request passes it, except that a Grow passes a Grow.
+//     It then waits only for the requests that have passed it, and is served.
 //   - Idle executors that keep a lease are holders that do not end: on Waiting, the caller takes such leases
 //     back (ask the executor, then CloseLease).
 package ledger

@@ -8,17 +8,18 @@
 //
 // # Receiving (pull.go, pieces.go)
 //
-// A copy is asked for in pieces, from the first to the last, a window of them on
-// each link. One origin is home: it serves, or names a receiver that does. Others
-// are asked whether they have a place to spare. When a link, a source or a
-// checksum fails, the pieces that were asked for there are missing again and are
-// asked of sources that have room; what has arrived is never asked for again.
+// A receiver asks for a copy in pieces, from the first to the last, with a window of them
+// on each link. An origin is an agent that has the whole copy. One origin is the home of
+// the pull: it serves, or names a receiver that does. The receiver asks other origins
+// whether they have a place to spare. When a link, a source or a checksum fails, the pieces
+// that were asked for there are missing again; sources that have room are asked for them.
+// A piece that has arrived is never asked for again.
 //
 // # Serving (serve.go)
 //
-// An origin sends a copy to Fanout receivers; it names to the next one a receiver
-// that joined before, so that they form a tree, with Fanout 1 a chain. A receiver
-// serves what has come while more comes: a Pull whose bytes are not there is
+// An origin sends a copy to Fanout receivers. To each further one it names a receiver
+// that joined before: so they form a tree, with Fanout 1 a chain. A receiver serves the
+// pieces that it has while others still come: a Pull whose bytes are not there is
 // answered when they are. A receiver whose own source fails comes back to the
 // origin and says who failed; that one gets no new receivers until it joins again.
 //
@@ -34,10 +35,10 @@
 //   - A source that serves has a full window while pieces are missing.
 //   - A pull that has not ended waits for a link, an answer, or pieces.
 //   - An origin knows every edge of its tree, and places no receiver below one that
-//     waits for it. A pull has one home at a time. So pulls never wait in a circle, but
-//     for pulls that changed their home while links to it were half broken; those
-//     end after Stall: they ask an origin to be served whatever else it does.
-//   - A number names one Want: answers to an earlier one are not taken for others.
+//     waits for it. A pull has one home at a time. So pulls never wait in a circle. The
+//     exception are pulls that changed their home while links to it were half broken:
+//     after Stall they ask an origin to be served whatever else it does.
+//   - A number names one Want: an answer to one Want is never taken for that to another.
 //   - Without a fault an origin sends a copy Fanout times at most, and each thing
 //     that breaks adds at most one time.
 //

@@ -2,10 +2,10 @@
 // read-only ones, and one whose writes can be cut off as a power loss does.
 //
 //	func TestX(t *testing.T) {
-//		if !scratchfs.Enter(t) {     the test process starts itself again in new namespaces,
+//		if !smallfs.Enter(t) {       the test process starts itself again in new namespaces,
 //			return                   runs this test there, and reports its result
 //		}
-//		dir := scratchfs.Tmpfs(t, t.TempDir(), 32<<20)
+//		dir := smallfs.Tmpfs(t, t.TempDir(), 32<<20)
 //
 // Programs makes the files of a small image, for programs that see another root; Podman and
 // FakePodman give such an image a name.
