@@ -111,8 +111,8 @@
 // Runs that wait behind a run need no more than that run. No run waits behind a generator.
 // A generator without credit releases its cpu and nothing else.
 //
-// Devices. An executor has its devices from its start to its death. What the tasks of a
-// pool demand of devices is part of the pool's key. A grant of devices neither grows nor
+// Devices. An executor has its devices from its start to its death. The demand for devices of a
+// pool's tasks is part of the pool's key. A grant of devices neither grows nor
 // shrinks (devices.go).
 //
 // Gangs. The members of a gang start in one step, from one reservation, and are retried

@@ -81,7 +81,7 @@
 //   - A controller that restarts needs nothing that only this one knows: the stored rows,
 //     requests, graphs and batches are enough, together with the snapshots of the agents.
 //   - One multi-host gang at a time reserves what it needs (gather.go).
-//   - Messages go out only while their link has room. What waits is bounded.
+//   - Messages go out only while their link has room. The queue of waiting messages is bounded.
 //
 // A malformed message of a peer is answered or dropped. A broken invariant panics.
 package core
