@@ -46,7 +46,7 @@
 //	keep       what outlives the agent        fetch      chunks for clients
 //	gangs      tasks that start together      reservation  resources of the first gang
 //	enlarge    tasks that took too much memory
-//	span       gangs that others share        devices    which executor has which
+//	multihost  gangs that others share        devices    which executor has which
 //	drain      an end without lost work       steal      work that others could begin sooner
 //	load       how much there is to do        check      every cross-reference
 //

@@ -20,7 +20,7 @@
 //     of another agent, of an epoch before it had the task, or of attempts that were given up, change nothing.
 //   - Nothing is known only here: rows, requests, graphs and batches are enough to
 //     go on after a restart, together with the snapshots of the agents.
-//   - One gang that several agents have gathers what it needs at a time; see gather.go.
+//   - One gang that several agents have gathers what it needs at a time; see multihost.go.
 //   - Messages go out only while their link has room; what waits is bounded.
 //
 // A broken message of a peer is answered or dropped. A broken invariant panics.
