@@ -93,8 +93,8 @@ type Assign struct {
 	JobIncarnation uint64       // one number for each time that the job's ID was submitted and not found
 	Ended          []Ended      // tasks that have ended and do not run again, sorted; none of a job that begins
 	Peers          []Assignment // agents of the tasks that are neither in Run nor Ended, but for those that no agent can run now; none of a job on one agent
-	Take           []Desc       // datasets to fetch and hold from now on, as their holder is drained; each is answered with EventHeld
-	Adopt          []Adoption   // datasets to copy from other jobs that are here, and to hold; each is answered with EventHeld
+	Fetch          []Desc       // datasets to fetch and hold from now on, as their holder is drained; each is answered with EventAdopted
+	Adopt          []Adoption   // datasets to copy from other jobs that are here, and to hold; each is answered with EventAdopted
 	Tried          []GangTries  // gangs among Run that others have members of, too, and that were tried before; sorted
 	Enlarged       []Enlarged   // tasks among Run that were ended because they exceeded their memory reservation; sorted
 	Larger         uint64       // bytes of memory that tasks may occupy together on the largest agent of the cluster; 0: none has more than this one
@@ -281,7 +281,7 @@ func (m *Assign) code(c *Coder) {
 		Uint(c, &m.JobIncarnation)
 		Slice(c, &m.Ended, func(c *Coder, e *Ended) { e.code(c) })
 		Slice(c, &m.Peers, func(c *Coder, f *Assignment) { f.code(c) })
-		Slice(c, &m.Take, func(c *Coder, d *Desc) { d.code(c) })
+		Slice(c, &m.Fetch, func(c *Coder, d *Desc) { d.code(c) })
 		Slice(c, &m.Adopt, func(c *Coder, a *Adoption) {
 			c.Struct(3, func(c *Coder) {
 				a.Data.code(c)

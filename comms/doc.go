@@ -21,9 +21,9 @@
 //	ids, attempt   names of jobs, tasks, datasets; numbers of attempts
 //	permit         which role of a client may send which message
 //
-//	clientmsg      client with controller and agent
-//	membermsg      members, tokens, certificates, backups, drains
-//	blobmsg        graphs, packages and inputs that go ahead of a submit
+//	clientmsg      client with controller and agent; Reply, Blob, HaveReq, Have
+//	membermsg      members, tokens, certificates, backups, profiles
+//	blobmsg        requests for pieces of packages and inputs
 //	agentmsg       controller with agent; so are drainmsg, stealmsg and gangmsg
 //	peermsg        agent with agent; so are forwardmsg (calls) and transfermsg (datasets)
 //	executormsg    agent with executor; so is callmsg

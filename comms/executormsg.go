@@ -179,7 +179,7 @@ const (
 	ReportFinished                          // the run succeeded; Outputs are those not published before
 	ReportFailed                            // the run failed; Error says how
 	ReportLeaseReturn                       // the rest of a lease: Lease, from the first unused byte to the lease's end
-	ReportHeld                              // the generator waits for credit
+	ReportThrottled                         // the generator waits for credit
 	ReportResumed                           // and continues
 	ReportSteps                             // the runs Run, Run+1, ... succeeded one after another, without outputs to tell: Steps
 	ReportBlock                             // on the wire only: many items, in Steps as columns

@@ -247,7 +247,7 @@ func (m *Assign) with(other Message) bool {
 
 // fresh tells whether all of a job is assigned, in which nothing has happened.
 func (m *Assign) fresh() bool {
-	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Take)+len(m.Adopt)+len(m.Tried)+len(m.Enlarged) == 0
+	return len(m.Run)+len(m.Attempts)+len(m.Datasets)+len(m.Ends)+len(m.Ended)+len(m.Peers)+len(m.Fetch)+len(m.Adopt)+len(m.Tried)+len(m.Enlarged) == 0
 }
 
 func (m *Retain) with(other Message) bool {

@@ -50,7 +50,15 @@ func Permit(client Identity, m Message) error {
 		return fmt.Errorf("%w: a client sends no %s", ErrDenied, NameOf(m))
 	}
 	return fmt.Errorf("%w: %s needs the role %s, and the certificate of %s is for %s: ask an admin for a token (cascade cluster user %s --role %s)",
-		ErrDenied, NameOf(m), want[0], client.Holder, client.Grant, client.Holder, want[0])
+		ErrDenied, request(m), want[0], client.Holder, client.Grant, client.Holder, want[0])
+}
+
+// request is what a message asks for, in words of people.
+func request(m Message) string {
+	if q, ok := m.(*Query); ok {
+		return "to list " + q.Kind
+	}
+	return NameOf(m)
 }
 
 // NameOf returns the name of a message's type, as docs/protocol.md has it.

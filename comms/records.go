@@ -192,13 +192,13 @@ const (
 	EventLost                           // a dataset's last copy is gone
 	EventDrained                        // nothing of this job runs here or will: the assignment has ended
 	EventReclaimed                      // dispatched and taken back before it started
-	EventHeldBack                       // a generator waits for its consumers
+	EventThrottled                      // a generator waits for its consumers
 	EventSpilled                        // a dataset went to disk
 	EventEnv                            // an environment was built or failed; Cause.Text names it
 	EventBuilding                       // an environment is being built; Cause.Text names it, Error says why the build waits
 	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
 	EventBlock                          // on the wire only: many events, in Steps as columns
-	EventHeld                           // a dataset that another agent produced and no longer holds for all: this one does
+	EventAdopted                        // a dataset that another agent produced and no longer holds for all: this one does
 	EventCall                           // a task that Task called has ended, Count tries after it began; Cause.Text names it and its function
 	EventTorn                           // a task cannot start over here: the controller has it do so. A member of a gang that several agents have, then all of it; or one that needs more memory than is here
 )
@@ -236,7 +236,7 @@ type Event struct {
 	At       int64         // wall-clock nanoseconds
 	Executor ExecutorID    // where; 0 nowhere
 	Cause    Cause         // why
-	Outputs  []Desc        // EventPublished, EventFinished: as they are final; EventHeld: where it is now
+	Outputs  []Desc        // EventPublished, EventFinished: as they are final; EventAdopted: where it is now
 	Usage    *Usage        // EventFinished, EventRetry, EventFailed, EventCancelled: the cost of the attempt; EventCall: that of the last one
 	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventCall, EventEnv and EventDrained when it failed; EventBuilding while the build waits; EventTorn when the attempt failed
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output

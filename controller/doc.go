@@ -23,7 +23,7 @@
 //	ask, story                   queries and their rows
 //	text, graphs, blobs          job files as text, graphs, blobs that go ahead of a submit
 //	profiles, memory, drift      profiles, memory that tasks needed, times that deviate
-//	improve, takeover            better plans for running jobs; results of earlier jobs
+//	improve, resume              better plans for running jobs; results of earlier jobs
 //	losses, hook, audit          records of lost agents, the hook for deadlines, the audit log
 //	cluster, backup              members, tokens and certificates; backups
 //	incarnation, clean           numbers that grow with each start; removal of sockets

@@ -99,6 +99,7 @@ func (c *Controller) givenUp(name string, now time.Time) {
 type lossesNow struct {
 	awaited map[string]bool    // lost agents for which its tasks wait now
 	open    map[lossOfJob]bool // losses of which tasks have yet to end
+	alone   bool               // no agent is there that could run them
 }
 
 type lossOfJob struct {
@@ -108,7 +109,10 @@ type lossOfJob struct {
 
 // lossesNow tells how the losses of a job stand. c.turns is held.
 func (c *Controller) lossesNow(job comms.JobID) (lossesNow, error) {
-	now := lossesNow{map[string]bool{}, map[lossOfJob]bool{}}
+	now := lossesNow{awaited: map[string]bool{}, open: map[lossOfJob]bool{}, alone: true}
+	for _, p := range c.peers {
+		now.alone = now.alone && p.who.Role != "agent"
+	}
 	for name, of := range c.losses {
 		if _, ok := of[job]; ok {
 			fate, _ := c.core.FateOf(name, job)
@@ -154,8 +158,8 @@ func othersOf(l *core.Loss, b *core.Batch) uint64 {
 }
 
 // lossText says what becomes, or became, of the tasks of a job that a lost agent had. ended is
-// when the job ended; 0: it has not.
-func lossText(l *core.Loss, ended int64) string {
+// when the job ended; 0: it has not. alone says that no agent is there.
+func lossText(l *core.Loss, ended int64, alone bool) string {
 	its := func(n uint64) string {
 		if n == 1 {
 			return "its task"
@@ -177,6 +181,9 @@ func lossText(l *core.Loss, ended int64) string {
 		text = fmt.Sprintf("%s, which %s not begun, %s", its(waiting), have, move)
 	}
 	grace := "at once"
+	if alone && l.Restart == 0 && ended == 0 {
+		return text + " when an agent is there"
+	}
 	if d := time.Duration(l.Grace); d >= 2*time.Minute {
 		grace = "after a grace of " + units.HumanDuration(d)
 	} else if d > 0 {
@@ -217,7 +224,7 @@ func (c *Controller) lossRows(p *pager, job comms.JobID, now lossesNow) error {
 	for i := range losses {
 		l := &losses[i]
 		if !p.add(func() any {
-			return &comms.LossRow{Awaited: now.awaited[l.Agent] && last[l.Agent] == l.At, Open: now.open[lossOfJob{l.Agent, l.At}], At: stamp(l.At), Agent: l.Agent, Cause: l.Cause.String(), Why: l.Text(), Then: lossText(l, ended), Running: count(l.Runs), Waiting: count(l.Waiting),
+			return &comms.LossRow{Awaited: now.awaited[l.Agent] && last[l.Agent] == l.At, Open: now.open[lossOfJob{l.Agent, l.At}], At: stamp(l.At), Agent: l.Agent, Cause: l.Cause.String(), Why: l.Text(), Then: lossText(l, ended, now.alone), Running: count(l.Runs), Waiting: count(l.Waiting),
 				Grace: seconds(l.Grace), Back: stamp(l.Back)}
 		}) {
 			break
@@ -243,7 +250,7 @@ func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice,
 		if one, ok := tasks.One(); !all && ok {
 			task = g.TaskName(one)
 		}
-		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Text(), Agent: l.Agent, Detail: lossText(l, ended)}})
+		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Text(), Agent: l.Agent, Detail: lossText(l, ended, false)}})
 		if l.Back != 0 {
 			rows = append(rows, lossOfStory{l.Back, &comms.StoryRow{At: stamp(l.Back), Task: task, What: "agent back", Agent: l.Agent, Detail: "its tasks go on"}})
 		}

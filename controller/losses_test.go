@@ -162,9 +162,12 @@ func TestLossText(t *testing.T) {
 		{core.Loss{Runs: one, Grace: 30e9}, 29e9, "its task waited for it"},
 		{core.Loss{Runs: one, Grace: 30e9}, 30e9, "its task restarted after a grace of 30 s"},
 	} {
-		if got := lossText(&tt.loss, tt.ended); got != tt.want {
+		if got := lossText(&tt.loss, tt.ended, false); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.loss, got, tt.want)
 		}
+	}
+	if got, want := lossText(&core.Loss{Runs: some}, 0, true), "its 7 tasks restart when an agent is there"; got != want {
+		t.Errorf("without an agent: %s, want %s", got, want)
 	}
 	for _, tt := range []struct {
 		err  error

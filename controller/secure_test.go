@@ -226,7 +226,7 @@ func TestRolesAreEnforced(t *testing.T) {
 		{"a submitter cancels another's job", ben, cancel(13), "belongs to anna"},
 		{"a submitter makes a token", ben, &comms.Invite{Req: 14, Role: "admin"}, "Invite needs the role admin"},
 		{"a submitter revokes", ben, &comms.Revoke{Req: 15, Role: "agent", Name: "n1"}, "Revoke needs the role admin"},
-		{"a submitter lists members", ben, &comms.Query{Req: 16, Kind: comms.QueryMembers}, "Query needs the role admin"},
+		{"a submitter lists members", ben, &comms.Query{Req: 16, Kind: comms.QueryMembers}, "to list members needs the role admin"},
 		{"an admin far away asks for a backup", admin, &comms.Backup{Req: 17, File: filepath.Join(t.TempDir(), "b")}, "a file of the controller's host"},
 		{"a token for a controller", admin, &comms.Invite{Req: 18, Role: "controller", Name: "c2"}, "a controller needs none"},
 		{"a token for no role", admin, &comms.Invite{Req: 19, Role: "king"}, "there are controller, agent"},

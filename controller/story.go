@@ -163,7 +163,7 @@ func pageOf(p *pager, q *comms.Query, g *dag.Graph, tasks core.Choice, named boo
 // beginning tells whether an event is of an attempt that has begun.
 func beginning(e *comms.Event) bool {
 	switch e.Kind {
-	case comms.EventStarted, comms.EventPublished, comms.EventHeldBack, comms.EventFinished:
+	case comms.EventStarted, comms.EventPublished, comms.EventThrottled, comms.EventFinished:
 		return true
 	}
 	return e.Usage != nil && e.Usage.Start != 0
@@ -171,7 +171,7 @@ func beginning(e *comms.Event) bool {
 
 func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 	switch e.Kind {
-	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventHeld, comms.EventEnv, comms.EventBuilding, comms.EventDrained, comms.EventCall, comms.EventTorn:
+	case comms.EventReady, comms.EventLost, comms.EventSpilled, comms.EventAdopted, comms.EventEnv, comms.EventBuilding, comms.EventDrained, comms.EventCall, comms.EventTorn:
 		return
 	case comms.EventStarted:
 		row.Started = stamp(e.At)
@@ -443,7 +443,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 
 func eventName(k comms.EventKind) string {
 	names := [...]string{"", "ready", "started", "published", "finished", "retried", "failed", "skipped", "cancelled",
-		"end of stream", "lost", "job drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called", "to start over"}
+		"end of stream", "lost", "job drained", "returned", "throttled", "spilled", "environment", "building", "finished in a row", "", "adopted", "called", "to start over"}
 	if int(k) < len(names) {
 		return names[k]
 	}

@@ -117,7 +117,7 @@ func (r *run) awaitCredit() error {
 		}
 		if !held {
 			held = true
-			r.report(comms.ReportHeld)
+			r.report(comms.ReportThrottled)
 		}
 		select {
 		case <-wait:

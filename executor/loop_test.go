@@ -378,7 +378,7 @@ func TestGenerator(t *testing.T) {
 		items := gather(3)
 		published(items[0], 0)
 		published(items[1], 1)
-		if items[2].Kind != comms.ReportHeld {
+		if items[2].Kind != comms.ReportThrottled {
 			t.Fatalf("reported %+v, want held", items[2])
 		}
 		for len(a.inbox) > 0 { // that it started may be told late
@@ -389,7 +389,7 @@ func TestGenerator(t *testing.T) {
 		}
 		a.tell(&comms.Credit{Run: id, N: 1})
 		items = gather(3)
-		if items[0].Kind != comms.ReportResumed || items[2].Kind != comms.ReportHeld {
+		if items[0].Kind != comms.ReportResumed || items[2].Kind != comms.ReportThrottled {
 			t.Errorf("reported %+v", items)
 		}
 		published(items[1], 2)

@@ -28,7 +28,7 @@ func (s *script) note(how string, m comms.Message) error {
 func TestOutboxWakesTheAgentOnce(t *testing.T) {
 	var s script
 	o := newOutbox(&s, func(err error) { t.Error(err) })
-	item := comms.ReportItem{Kind: comms.ReportHeld}
+	item := comms.ReportItem{Kind: comms.ReportThrottled}
 	o.join(item, time.Now())
 	o.join(item, time.Now())
 	o.send(&comms.LeaseReq{})

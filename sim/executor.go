@@ -451,7 +451,7 @@ func (x *executor) work() {
 		}
 		if out.Buffer > 0 && x.credit[r.ID][n] == 0 {
 			x.held = true
-			x.item(comms.ReportItem{Kind: comms.ReportHeld})
+			x.item(comms.ReportItem{Kind: comms.ReportThrottled})
 			return
 		}
 		d, ok := x.output(k, n, x.made[n])

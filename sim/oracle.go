@@ -204,7 +204,7 @@ func (o *oracle) event(id comms.JobID, f *facts, b *core.Batch, number uint64, e
 func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Event) {
 	gone := o.gone(b.Agent, b.Incarnation)
 	switch e.Kind {
-	case comms.EventHeld: // by another agent than before
+	case comms.EventAdopted: // by another agent than before
 		for i := range e.Outputs {
 			if from, ok := f.made[e.Outputs[i].Ref]; ok && from.attempt == e.Outputs[i].Attempt {
 				from.agent, from.incarn = b.Agent, b.Incarnation

@@ -50,7 +50,7 @@ func (w *world) tellMessage(who, way string, m comms.Message) {
 }
 
 var eventNames = [...]string{"", "ready", "started", "published", "finished", "retry", "failed", "skipped", "cancelled", "stream end", "lost",
-	"drained", "taken back", "held back", "spilled", "environment", "building", "finished in a row", "", "taken over", "called", "torn"}
+	"drained", "returned", "throttled", "spilled", "environment", "building", "finished in a row", "", "adopted", "called", "torn"}
 
 // describe tells of a message what matters, and of which jobs it is.
 func describe(m comms.Message) (string, []comms.JobID) {
@@ -65,7 +65,7 @@ func describe(m comms.Message) (string, []comms.JobID) {
 			return err.Error(), []comms.JobID{m.Job}
 		}
 		return fmt.Sprintf("Assign %s epoch %d run %v attempts %v, %d datasets %s, ends %v, fuse %v, hold %v, take %s", jobName(m.Job), m.Epoch, m.Run, m.Attempts,
-			len(m.Datasets), refs(m.Datasets), m.Ends, fuse, m.Hold, refs(m.Take)), []comms.JobID{m.Job}
+			len(m.Datasets), refs(m.Datasets), m.Ends, fuse, m.Hold, refs(m.Fetch)), []comms.JobID{m.Job}
 	case *comms.Steer:
 		return fmt.Sprintf("Steer %s %d %s", jobName(m.Job), m.Action, m.Reason), []comms.JobID{m.Job}
 	case *comms.Control:

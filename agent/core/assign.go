@@ -45,7 +45,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	c.begin(j)
 	c.knownEnds(j, m.Ended)
 	c.knownData(j, m)
-	c.take(j, m.Take)
+	c.take(j, m.Fetch)
 	c.adoptAll(j, m.Adopt)
 	c.newTurns(j)
 	again := c.setTasks(j, m)

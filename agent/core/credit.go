@@ -11,7 +11,7 @@ import (
 // A generator may have at most Buffer unconsumed elements of an output: elements
 // with a consumer that has not ended. Its run starts with credit for Buffer
 // elements; consumers that end make room, which is given in pieces of half a
-// buffer. A generator without credit waits (ReportHeld) and gives up its cpu, so
+// buffer. A generator without credit waits (ReportThrottled) and gives up its cpu, so
 // that its consumers can have it; it gets credit again together with the cpu.
 //
 // When nothing runs but generators that wait, the elements they wait for need
@@ -145,7 +145,7 @@ func (c *Core) heldBack(r *run) {
 	}
 	r.back, r.backAt = true, c.now
 	c.regrant(r.ex)
-	c.note(r.job, comms.Event{Kind: comms.EventHeldBack, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: comms.Cause{Kind: comms.CauseRun}})
+	c.note(r.job, comms.Event{Kind: comms.EventThrottled, Task: r.task, Attempt: r.attempt, Executor: r.ex.id, Cause: comms.Cause{Kind: comms.CauseRun}})
 }
 
 // resumed takes the news that a generator goes on. Normally the core knew: it gave

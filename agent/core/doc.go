@@ -66,7 +66,7 @@
 //	report       messages of executors
 //	gangs        tasks that start together
 //	reservation  resources that are held back for the first gang
-//	span         multi-host gangs
+//	multihost    multi-host gangs
 //	alone        the messages for one task without an agent (agent/foreground)
 //
 // Datasets:

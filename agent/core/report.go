@@ -81,7 +81,7 @@ func (c *Core) item(ex *executor, it *comms.ReportItem) {
 	case comms.ReportFailed:
 		c.startedRun(r)
 		c.failedRun(r, it)
-	case comms.ReportHeld:
+	case comms.ReportThrottled:
 		c.heldBack(r)
 	case comms.ReportResumed:
 		c.resumed(r)

@@ -544,7 +544,7 @@ func (s *script) report(w []string, named map[string]string) string {
 	case "unbegun": // cancelled while it was queued
 		it.Kind, it.Error = comms.ReportFailed, &comms.TaskError{Kind: comms.ErrorCancelled}
 	case "held":
-		it.Kind = comms.ReportHeld
+		it.Kind = comms.ReportThrottled
 	case "resumed":
 		it.Kind = comms.ReportResumed
 	}

@@ -77,7 +77,7 @@ func (c *Core) taken(j *job, d *dataset) {
 		c.land(j, h)
 		delete(j.peers.heard, ref)
 	}
-	c.note(j, comms.Event{Kind: comms.EventHeld, Task: ref.Task, Attempt: d.desc.Attempt,
+	c.note(j, comms.Event{Kind: comms.EventAdopted, Task: ref.Task, Attempt: d.desc.Attempt,
 		Cause: comms.Cause{Kind: comms.CauseDataset, Ref: ref}, Outputs: []comms.Desc{d.desc}})
 	c.touch(j)
 }

@@ -230,7 +230,7 @@ func (x *worker) work() {
 		}
 		if out.Buffer > 0 && x.credit[uint32(o)] == 0 {
 			x.held, x.heldOn = true, uint32(o)
-			x.item(comms.ReportItem{Kind: comms.ReportHeld})
+			x.item(comms.ReportItem{Kind: comms.ReportThrottled})
 			return
 		}
 		d, ok := x.output(k, uint32(o), x.made[uint32(o)])

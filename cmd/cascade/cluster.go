@@ -94,8 +94,8 @@ From now on --to on this host accepts the cluster's name.`,
 			if err != nil {
 				return err
 			}
-			if _, err := admin.RememberCluster(cfg.Name, daemon.ControllerSocket(cfg.State)); err != nil {
-				return err
+			if _, err := admin.RememberCluster(cfg.Name, daemon.ControllerSocket(cfg.State)); err != nil { // the authority is there, and its token is told once
+				fmt.Fprintf(a.err, "warning: %v; name the cluster by --to ADDRESS or --state %s\n", err, cfg.State)
 			}
 			if a.json {
 				return a.printJSON(tokenObject{Cluster: cfg.Name, State: cfg.State, Token: t.String(), Role: "agent", Uses: cfg.Uses, Expires: expires})

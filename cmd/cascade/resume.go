@@ -96,13 +96,13 @@ func (a *app) explainResume(ctx context.Context, client *cascade.Client, j *casc
 			taken++
 		case row.What != "runs again":
 		case !all:
-			first = cmp.Or(first, ": "+row.Task+" runs again: "+row.Cause)
+			first = cmp.Or(first, ": "+runAgain(row.Task)+": "+row.Cause)
 		case a.json:
 			if err := a.printJSON(map[string]string{"task": row.Task, "runs_again": row.Cause}); err != nil {
 				return err
 			}
 		default:
-			fmt.Fprintf(a.err, "%s runs again: %s\n", row.Task, row.Cause)
+			fmt.Fprintf(a.err, "%s: %s\n", runAgain(row.Task), row.Cause)
 		}
 	}
 	if taken > 0 {
@@ -110,4 +110,12 @@ func (a *app) explainResume(ctx context.Context, client *cascade.Client, j *casc
 	}
 	fmt.Fprintf(a.err, "%s taken from job %s%s\n", plural(taken, "task"), from, first)
 	return nil
+}
+
+// runAgain says that a task runs again, or the first to the last of several.
+func runAgain(tasks string) string {
+	if strings.Contains(tasks, " to ") {
+		return tasks + " run again"
+	}
+	return tasks + " runs again"
 }

@@ -163,7 +163,7 @@ func (c *Core) synced(a *agent) {
 		case j.stage == stageActive && j.ending == nil && (j.anyGone() || j.rec.Homeless):
 			c.goOn(j)
 		case !j.atEnd() && j.rec.Cancel == "" && (j.rec.Homeless || slices.ContainsFunc(j.parts, c.moves)):
-			c.resume(j, "", false) // this agent can take over from one that leaves; of a job that goes on for a client, too: that may be refused
+			c.recover(j, "", false) // this agent can take over from one that leaves; of a job that goes on for a client, too: that may be refused
 		default:
 			c.place(j)
 		}
@@ -187,8 +187,8 @@ func (p *part) lost(a *agent, have []comms.Desc) {
 // being cancelled ends when no other agent has to say that nothing of it runs: the
 // agent has nothing of it to stop, or is told to, and may have said so long ago.
 func (c *Core) takeUp(j *job, a *agent) {
-	if j.rec.Cancel == "" || j.stage != stageActive && j.stage != stageResuming || j.ending != nil || j.deleting {
-		c.resume(j, a.row.Name, false)
+	if j.rec.Cancel == "" || j.stage != stageActive && j.stage != stageRecovering || j.ending != nil || j.deleting {
+		c.recover(j, a.row.Name, false)
 		return
 	}
 	c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerCancel, Reason: j.rec.Cancel})
@@ -219,8 +219,8 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 	if was {
 		p.gone, p.have = false, nil
 	}
-	if r := j.resuming; r != nil && (was || p == nil) && !j.anyGone() && (len(j.parts) < 2 || !r.asked) { // it was to go on elsewhere
-		c.unresume(j)
+	if r := j.recovering; r != nil && (was || p == nil) && !j.anyGone() && (len(j.parts) < 2 || !r.asked) { // it was to go on elsewhere
+		c.unrecover(j)
 		c.giveUp(j)
 		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
 			c.reply(l, r.req, comms.CodeUnavailable, "the job's agent has just come back: try again")
@@ -249,11 +249,11 @@ func (c *Core) adopt(j *job, a *agent, js *comms.JobState) {
 		c.send(a.link, &comms.Steer{Job: j.id, JobIncarnation: j.rec.JobIncarnation, Action: comms.SteerRelease})
 	}
 	switch {
-	case j.resuming != nil:
+	case j.recovering != nil:
 	case j.redo, len(j.states.tornGangs())+len(j.states.outgrownTasks())+len(j.states.missedTasks())+len(j.outdated()) > 0:
-		c.resume(j, "", false)
+		c.recover(j, "", false)
 	case j.states.lacks(): // it said so to a controller before, which died
-		c.resume(j, a.row.Name, true)
+		c.recover(j, a.row.Name, true)
 	default:
 		c.overBefore(j)
 	}
@@ -342,6 +342,6 @@ func (c *Core) goOn(j *job) {
 			c.endUnassigned(j)
 		}
 	case slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }), c.choose(j, j.graph) != nil, c.shareable(j), j.fails():
-		c.resume(j, "", false)
+		c.recover(j, "", false)
 	}
 }

@@ -20,7 +20,7 @@ func (c *Core) place(j *job) {
 		return // created comes back to it
 	case j.plan == nil || j.rec.Epoch > 0 || j.rec.Batches > 0 || j.resumes(), // something has happened to it before: who had it forgets that first
 		a == nil && !spreads: // the plan is for other hosts
-		c.resume(j, "", false)
+		c.recover(j, "", false)
 		return
 	case spreads:
 		c.share(j)

@@ -73,8 +73,8 @@ func (c *Core) checkJob(j *job) error {
 	switch {
 	case j.stage == stageActive && (j.rec.Phase.Final() || j.states == nil || j.graph == nil || j.request == nil):
 		return fmt.Errorf("is active and %s", j.rec.Phase)
-	case (j.stage == stageResuming) != (j.resuming != nil):
-		return fmt.Errorf("stage %d, resuming %v", j.stage, j.resuming)
+	case (j.stage == stageRecovering) != (j.recovering != nil):
+		return fmt.Errorf("stage %d, recovering %v", j.stage, j.recovering)
 	case j.rec.Agent != "" && j.rec.Epoch == 0:
 		return fmt.Errorf("is assigned at no epoch")
 	}

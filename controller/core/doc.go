@@ -32,7 +32,7 @@
 //	progress     who watches a job
 //	ends         the end of a job; which failure stops it
 //	retention    which ended jobs are deleted
-//	takeover     jobs that reuse results of an earlier job (run --resume)
+//	resume       jobs that reuse results of an earlier job (run --resume)
 //
 // Agents and their events:
 //
@@ -54,7 +54,7 @@
 //	steal        work of loaded agents goes to idle ones
 //	leave        agents that drain
 //	gangs        gangs start over as one
-//	gather       multi-host gangs: reserve, start, abort
+//	multihost    multi-host gangs: reserve, start, abort
 //	enlarge      tasks that need more memory than their agent has
 //
 // States of tasks, and recovery:
@@ -63,7 +63,7 @@
 //	startover    tasks that start over; events that count no more
 //	lists        readers of lists that were skipped too early
 //	replay       states from the stored batches, after a restart
-//	resume       a job goes on after a loss or a rerun: decides what runs again
+//	recover      a job goes on after a loss or a rerun: decides what runs again
 //	needed       the smallest set of tasks that recomputes what is needed
 //	lostdata     datasets that are lost
 //	losses       what an agent had when it was lost, for logs and status
@@ -80,7 +80,7 @@
 //     the task, or of an attempt that was given up.
 //   - A controller that restarts needs nothing that only this one knows: the stored rows,
 //     requests, graphs and batches are enough, together with the snapshots of the agents.
-//   - One multi-host gang at a time reserves what it needs (gather.go).
+//   - One multi-host gang at a time reserves what it needs (multihost.go).
 //   - Messages go out only while their link has room. The queue of waiting messages is bounded.
 //
 // A malformed message of a peer is answered or dropped. A broken invariant panics.

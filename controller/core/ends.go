@@ -13,7 +13,7 @@ import (
 // start over, or will be when an agent that is away is back or given up. It was said
 // at the job's present epoch, so the agent knew of all that was to run.
 func (c *Core) drained(j *job, e *comms.Event) bool {
-	if j.resuming != nil || j.redo && j.rec.Cancel == "" {
+	if j.recovering != nil || j.redo && j.rec.Cancel == "" {
 		return false
 	}
 	if e.Error != nil {
@@ -128,8 +128,8 @@ func (j *job) missesSink() (missed bool) {
 
 // endUnassigned ends a cancelled job that no agent works on.
 func (c *Core) endUnassigned(j *job) {
-	if r := j.resuming; r != nil { // nothing goes on
-		j.resuming, j.stage = nil, stageActive
+	if r := j.recovering; r != nil { // nothing goes on
+		j.recovering, j.stage = nil, stageActive
 		if l := c.links[r.link]; l != nil && len(r.rerun) > 0 {
 			c.reply(l, r.req, comms.CodeConflict, "the job is being cancelled")
 		}

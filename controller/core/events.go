@@ -97,11 +97,11 @@ func (c *Core) repeated(j *job, p *part, epoch uint64, events []comms.Event) {
 // nothing of it runs any more.
 func (c *Core) overBefore(j *job) {
 	switch {
-	case j.resuming != nil || j.deleting:
+	case j.recovering != nil || j.deleting:
 	case j.rec.Cancel != "" && j.stopped():
 		c.endUnassigned(j)
 	case j.rec.Cancel == "" && (j.idle() && j.states.Open() == 0 || j.failsHomeless()):
-		c.resume(j, "", false) // nothing is left to run, or what is missing is found
+		c.recover(j, "", false) // nothing is left to run, or what is missing is found
 	}
 }
 
@@ -155,7 +155,7 @@ func (c *Core) lateEvents(j *job, a *agent, b *batch, events []comms.Event) {
 			put(ref, desc)
 			continue
 		}
-		if e.Kind == comms.EventHeld && j.live == nil {
+		if e.Kind == comms.EventAdopted && j.live == nil {
 			continue // another has it, and this one was told by Retain to free its copy
 		}
 		for k := range e.Outputs {

@@ -96,7 +96,7 @@ func (c *Core) stands(j *job) (text string, unplaced bool) {
 	if away := c.awayFrom(j); away != "" {
 		return away, false
 	}
-	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued && !j.rec.Homeless || j.rec.Agent != "" && !j.rec.Homeless || j.resuming != nil || j.ending != nil {
+	if c.cfg.Passive || j.stage != stageActive || j.rec.Phase != comms.JobQueued && !j.rec.Homeless || j.rec.Agent != "" && !j.rec.Homeless || j.recovering != nil || j.ending != nil {
 		return "", false
 	}
 	return "", true

@@ -13,9 +13,9 @@ import (
 type stage uint8
 
 const (
-	stagePreparing stage = iota + 1 // its graph is being decoded and planned
-	stageActive                     // waits for an agent, or runs on one
-	stageResuming                   // what must run again is being found out
+	stagePreparing  stage = iota + 1 // its graph is being decoded and planned
+	stageActive                      // waits for an agent, or runs on one
+	stageRecovering                  // what must run again is being found out
 	stageEnded
 )
 
@@ -72,17 +72,17 @@ type live struct {
 	there    exportAt                  // the sources of exports before this one are there
 	ending   *JobRecord                // the end, while it is being stored
 
-	resuming *resumption
-	parts    []*part                        // who works on it; none while it waits for an agent
-	hadMany  bool                           // several agents have it, or had: one may know an output of another that the controller does not
-	owner    *owners                        // of tasks; nil until it is asked for
-	assign   *orders                        // to be sent when what they rest on is durable
-	adopt    map[comms.DatasetRef]adoptable // datasets of the earlier job that agents are to copy
-	takes    map[comms.DatasetRef]string    // datasets on their way from agents that leave, and who is to hold them
-	spare    *spare                         // tasks that an agent was asked to set aside for another
-	patience patience                       // of such requests
-	redo     bool                           // resume when an agent that works on it is back
-	former   []*part                        // who had it, until it is durable that it is theirs no more
+	recovering *recovery
+	parts      []*part                        // who works on it; none while it waits for an agent
+	hadMany    bool                           // several agents have it, or had: one may know an output of another that the controller does not
+	owner      *owners                        // of tasks; nil until it is asked for
+	assign     *orders                        // to be sent when what they rest on is durable
+	adopt      map[comms.DatasetRef]adoptable // datasets of the earlier job that agents are to copy
+	takes      map[comms.DatasetRef]string    // datasets on their way from agents that leave, and who is to hold them
+	spare      *spare                         // tasks that an agent was asked to set aside for another
+	patience   patience                       // of such requests
+	redo       bool                           // resume when an agent that works on it is back
+	former     []*part                        // who had it, until it is durable that it is theirs no more
 
 	gatherings map[dag.TaskIndex]*gathering // gangs that several agents have, by their first members; until the next epoch
 	split      map[dag.TaskIndex]bool       // of these, those of which some have started and others not
@@ -99,8 +99,8 @@ type exportKey struct {
 	output uint32
 }
 
-// resumption is a Prepare under way for a job that is to go on.
-type resumption struct {
+// recovery is a Prepare under way for a job that is to go on.
+type recovery struct {
 	token  uint64                             // of the Prepare
 	near   string                             // agent that should recompute what it lacks, and takes what has no agent; "" none
 	fresh  map[comms.DatasetRef]DatasetRecord // published since the Prepare
@@ -118,7 +118,7 @@ type resumption struct {
 // atEnd tells whether nothing of the job runs: it has ended, or its end is being
 // stored. A request to rerun tasks changes nothing yet.
 func (j *job) atEnd() bool {
-	return j.live == nil || j.ending != nil || j.resuming != nil && j.resuming.ended
+	return j.live == nil || j.ending != nil || j.recovering != nil && j.recovering.ended
 }
 
 // prepared goes on with a job whose graph and plan are there, or ends it.
@@ -130,8 +130,8 @@ func (c *Core) prepared(ev *Prepared) {
 	if j.live == nil {
 		return
 	}
-	if r := j.resuming; r != nil && r.token == ev.Token {
-		c.resumed(j, ev)
+	if r := j.recovering; r != nil && r.token == ev.Token {
+		c.recovered(j, ev)
 		return
 	}
 	if j.stage != stagePreparing || ev.Token != 0 {
@@ -302,9 +302,9 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	case fails:
 		c.stopAgents(j)
 	case lost:
-		c.resume(j, a.row.Name, true)
+		c.recover(j, a.row.Name, true)
 	case torn, stale, c.relieves(j), drained != nil && j.failsHomeless():
-		c.resume(j, "", false)
+		c.recover(j, "", false)
 	}
 }
 
@@ -313,7 +313,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 // but not what it was promised and never had, nor an output of the job that its new
 // process has found: that process knows no epoch and so has no task.
 func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost bool) {
-	r := j.resuming
+	r := j.recovering
 	if r != nil {
 		collect(r.fresh, e, a.row.Name)
 	}
@@ -339,7 +339,7 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 	}
 	for i := range e.Outputs {
 		d := &e.Outputs[i]
-		if e.Kind == comms.EventHeld {
+		if e.Kind == comms.EventAdopted {
 			delete(j.takes, d.Ref)
 			delete(j.adopt, d.Ref)
 		}

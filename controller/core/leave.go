@@ -11,7 +11,7 @@ import (
 
 // An agent that drains reports the tasks that it has begun (DrainStatus). Its other
 // tasks go to other agents at a new epoch. Datasets that are needed and that only it has
-// are taken by others, which report it (EventHeld); so are those that it makes meanwhile,
+// are taken by others, which report it (EventAdopted); so are those that it makes meanwhile,
 // when it has no task left. It is dismissed when it is of no job any more, or when no
 // agent could take its place.
 
@@ -98,7 +98,7 @@ func (c *Core) inHand(a *agent, m *comms.DrainStatus) {
 	}
 	for _, j := range c.sortedJobs() {
 		if j.partOf(a.row.Name) != nil && j.stage != stagePreparing && j.rec.Cancel == "" {
-			c.resume(j, "", false)
+			c.recover(j, "", false)
 		}
 	}
 }

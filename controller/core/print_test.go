@@ -176,7 +176,7 @@ func (w *world) message(m comms.Message) string {
 				s += "@" + d.Place.Where
 			}
 		}
-		for _, d := range m.Take {
+		for _, d := range m.Fetch {
 			s += fmt.Sprintf(" take=%d.%d[%d]@%s", d.Ref.Task, d.Ref.Output, d.Ref.Element, d.Place.Where)
 		}
 		for _, x := range m.Adopt {

@@ -72,7 +72,7 @@ func (c *Core) addWatch(l *link, j *job, w *watch) {
 	if !c.findOutputs(w) {
 		return
 	}
-	if r := j.resuming; r == nil || !r.ended { // else it is told when its row is there
+	if r := j.recovering; r == nil || !r.ended { // else it is told when its row is there
 		if !w.accepted || j.result {
 			c.tell(w, false)
 		}
@@ -235,7 +235,7 @@ func (j *job) progress(final bool) *comms.Progress {
 	if j.states != nil && m.Groups == nil {
 		m.Groups = j.states.Groups()
 	}
-	if r := j.resuming; r != nil && r.ended && !final {
+	if r := j.recovering; r != nil && r.ended && !final {
 		m.Phase, m.Result = comms.JobQueued, false // about to run again
 	}
 	return m

@@ -344,7 +344,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 				_, m.Attempts[i] = j.states.Get(t)
 			}
 			m.Datasets = c.inputs(j, s.parts[k].agent, mine[k], rest.running, data)
-			m.Take = s.takenBy(k, data)
+			m.Fetch = s.takenBy(k, data)
 			m.Tried = j.states.triesOf(mine[k])
 			m.Enlarged = j.states.enlargedOf(mine[k])
 			m.Adopt = s.adoptedBy(k, j.request.Resume)

@@ -278,7 +278,7 @@ func (s *States) Apply(e *comms.Event) bool {
 	case comms.EventSpilled:
 		s.totals.Spilled += e.Count
 		return true
-	case comms.EventHeld:
+	case comms.EventAdopted:
 		return s.held(e)
 	case comms.EventSteps:
 		return s.applySteps(e)
@@ -305,7 +305,7 @@ func (s *States) Apply(e *comms.Event) bool {
 		s.put(e.Task, TaskReady)
 	case comms.EventStarted:
 		s.put(e.Task, TaskRunning)
-	case comms.EventPublished, comms.EventHeldBack:
+	case comms.EventPublished, comms.EventThrottled:
 		if !old.Over() || e.Attempt > attempt {
 			s.put(e.Task, TaskRunning)
 		}

@@ -175,10 +175,10 @@ func (c *Core) spared(a *agent, m *comms.StealReply) {
 		c.even()
 	default:
 		s.tasks = m.Tasks
-		if j.resuming == nil {
-			c.resume(j, "", false)
-			if j.resuming != nil {
-				j.resuming.why = fmt.Sprintf("%s is idle and takes what %s has not begun", s.taker, s.giver)
+		if j.recovering == nil {
+			c.recover(j, "", false)
+			if j.recovering != nil {
+				j.recovering.why = fmt.Sprintf("%s is idle and takes what %s has not begun", s.taker, s.giver)
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 		Epoch: number(arg(d, "epoch", strconv.FormatUint(w.assigned[job].Epoch, 10)))}}}
 	kinds := map[string]comms.EventKind{"ready": comms.EventReady, "started": comms.EventStarted, "published": comms.EventPublished, "finished": comms.EventFinished,
 		"retry": comms.EventRetry, "failed": comms.EventFailed, "skipped": comms.EventSkipped, "cancelled": comms.EventCancelled,
-		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained, "held": comms.EventHeld,
+		"streamend": comms.EventStreamEnd, "lost": comms.EventLost, "drained": comms.EventDrained, "held": comms.EventAdopted,
 		"building": comms.EventBuilding, "built": comms.EventEnv, "torn": comms.EventTorn}
 	g := w.graphs[arg(d, "graph", "g")]
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {
@@ -140,7 +140,7 @@ func (w *world) events(d *datadriven.TestData, job comms.JobID) (*comms.Events, 
 			}
 		}
 		switch e.Kind {
-		case comms.EventHeld:
+		case comms.EventAdopted:
 			e.Outputs = []comms.Desc{{Ref: comms.DatasetRef{Task: e.Task}, Attempt: e.Attempt, Place: comms.Place{Kind: place}}}
 		case comms.EventFinished:
 			if g.Group(e.Task).Outputs[0].Generate == dag.GenerateNone && !slices.Contains(f, "private") {

@@ -90,7 +90,8 @@ def task(function: Callable[..., Any] | None = None, /, *, out: str | Iterable[s
     """Makes a function usable as a task: @cascade.task, or @cascade.task(out=["mean", "stddev"], memory="1GiB").
 
     A function that is not decorated takes them as g.add(cascade.task(f, retries=2), x).
-    Options are keys of a task in a job file: cpu, memory, memory_max, gpu and gpu_memory for its resources, timeout, retries, priority.
+    Options are keys of a task in a job file: cpu, memory, memory_max, gpu and gpu_memory for its resources (others of your own: resources={"licence": 1}), timeout,
+    retries, priority.
     """
     if function is None:
         return lambda f: Function(f, out, options)
@@ -552,6 +553,9 @@ _RESOURCES = ("cpu", "memory", "memory_max", "gpu", "gpu_memory")
 _OPTIONS = (*_RESOURCES, "timeout", "retries", "priority")
 
 
+_KEYS = ("resources", "timeout", "retries", "priority", "deadline", "keep_going", "env", "environment", "gang")  # as in a job file
+
+
 def _option(name: str) -> str:
     """A hint for a name that no function takes: it may be meant as an option of the task."""
     near = difflib.get_close_matches(name.removeprefix("task_"), _OPTIONS, 1, 0.7)
@@ -561,7 +565,14 @@ def _option(name: str) -> str:
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a task as keys of the job file."""
     body = {k: v for k, v in options.items() if k not in _RESOURCES}
+    for name in body:
+        if name not in _KEYS:
+            near = difflib.get_close_matches(name, (*_RESOURCES, *_KEYS), 1, 0.7)
+            hint = f"did you mean {near[0]}=?" if near else f"a resource of your own is resources={{{name!r}: {body[name]!r}}}"
+            raise TypeError(f"{name} is no option of a task: {hint}")
     resources = {k: options[k] for k in _RESOURCES if k in options}
     if resources:
-        body["resources"] = resources
+        for name in sorted(resources.keys() & (named := dict(body.get("resources") or {})).keys()):
+            raise TypeError(f"{name} is given twice: as {name}= and in resources=")
+        body["resources"] = {**named, **resources}
     return body

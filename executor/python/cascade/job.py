@@ -409,18 +409,22 @@ class Job:
         """Copies the outputs that have a path; partly those that are there."""
         located, _ = self._cluster._controller.ask(lambda req: m.Locate(req, self._id.bytes, partly=partly))
         found = {d.name: d for d in located.data}
+        if not partly and not any(d.path for d in located.data):
+            raise ValueError(f"job {self.id} names no file to copy to: give its outputs a path (to: in a job file), or read them by result")
 
         def content(name: str) -> Any:
             return save.text(found[name].desc.codec, self._fetch(found[name]))
 
         return save.save(dir, [(d.name, d.path) for d in located.data], located.missing, content)
 
-    def logs(self, task: str) -> str:
+    def logs(self, task: str | Ref) -> str:
         """The output of a task up to now; nothing as long as it has not started. A KeyError where no task has that name.
 
-        The task of an output y of a graph is y.task; y.name is the name of the output.
+        An output y of a graph stands for its task, y.task.
         """
-        needs(str, "the name of a task, a text (of an output: .task)", task=task)
+        if isinstance(task, Ref):
+            task = task.task
+        needs(str, "the name of a task, or an output of a graph", task=task)
         rows = [r for r in self._cluster._rows("tasks", self._id.bytes, task) if r["name"] == task]
         if not rows:
             hint = ": .task of an output is the name of its task" if "." in task else ""

@@ -38,7 +38,7 @@ class Reused(NamedTuple):
         if self.tasks or not self.again:
             return taken
         first, why = next(iter(self.again.items()))
-        return f"{taken}: {first} runs again: {why}"
+        return f"{taken}: {first} {'run' if ' to ' in first else 'runs'} again: {why}"
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], job: str, name: str) -> Reused:

@@ -3,6 +3,7 @@
 import datetime
 import os
 import pathlib
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -21,7 +22,7 @@ def ask(name: str, call: Callable[[], Any]) -> None:
     try:
         print(f"{name}: {call()!r}")
     except Exception as e:
-        print(f"{name}: {type(e).__name__}: {e}".replace(str(folder), "FOLDER"))
+        print(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", f"{name}: {type(e).__name__}: {e}".replace(str(folder), "FOLDER")))
 
 
 def square(i: int) -> int:
@@ -58,6 +59,12 @@ with cascade.local(store="256MiB", programs=pathlib.Path(sys.argv[1])) as cluste
     ask("cancel(5)", lambda: job.cancel(5))
     ask("logs(5)", lambda: job.logs(5))
     ask("logs(ref)", lambda: job.logs(y))
+    ask("save", job.save)
+    ask("a resource of one's own beside cpu", lambda: cascade.Graph("o", pip="cloudpickle").add(cascade.task(square, licence=1, cpu=1), 3))
+    ask("cpu twice", lambda: cascade.Graph("o", pip="cloudpickle").add(cascade.task(square, cpu=1, resources={"cpu": 2}), 3))
+    with cascade.Graph("o", pip="cloudpickle") as both:
+        both.add(cascade.task(square, cpu=1, resources={"licence": 1}, retries=2), 3)
+    print("options:", {k: v for k, v in both.document()["tasks"]["square"].items() if k in ("resources", "retries")})
     ask("result(5)", lambda: job.result(5))
     ask("result(timeout)", lambda: job.result(y, timeout="1"))
     ask("watch(every)", lambda: job.watch("1"))

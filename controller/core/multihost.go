@@ -60,11 +60,11 @@ func (c *Core) muster(a *agent, m *comms.GangStatus) {
 	case m.State == comms.GangReserved && m.Turn == g.turn && g.begun && !g.doubt: // it is about to be told
 	case m.State == comms.GangReserved && (m.Turn != g.turn || c.turn != g) && !g.begun:
 		delete(g.words, a.row.Name)
-		c.call(g, a, comms.GangAbort, m.Turn, nil)
+		c.tellGang(g, a, comms.GangAbort, m.Turn, nil)
 	default:
 		g.words[a.row.Name] = m
 		if c.findSplits(j) {
-			c.resume(j, "", false)
+			c.recover(j, "", false)
 		}
 	}
 }
@@ -237,12 +237,12 @@ func (c *Core) callAll(g *gathering, step comms.GangStep, members []string) {
 	for k, p := range g.job.parts {
 		has := slices.ContainsFunc(gangOf(g.job.graph, g.first), func(t dag.TaskIndex) bool { return g.job.ownerOf(t) == k })
 		if a := c.here(p); has && a != nil {
-			c.call(g, a, step, g.turn, members)
+			c.tellGang(g, a, step, g.turn, members)
 		}
 	}
 }
 
-func (c *Core) call(g *gathering, a *agent, step comms.GangStep, turn uint64, members []string) {
+func (c *Core) tellGang(g *gathering, a *agent, step comms.GangStep, turn uint64, members []string) {
 	c.send(a.link, &comms.GangCommand{Job: g.job.id, JobIncarnation: g.job.life, Epoch: g.job.rec.Epoch, Task: g.first, Step: step, Turn: turn, Members: members})
 }
 
