@@ -7,10 +7,11 @@
 //	processes ───────┤            (actions in order)         ├─▶ environments (agent/runtimeenv)
 //	segments, timer ─┘                                       └─▶ logs of tasks
 //
-// Beside the core's work the driver does what needs no decision: it takes what
-// processes print into the log of the task that runs, ends executors whose task
-// outgrows its grant of memory, finds out what a dead one did last, and writes
-// outputs that should outlive the agent to its state folder when it ends.
+// The driver also does what needs no decision of the core:
+//   - it adds what processes print to the log of the task that runs;
+//   - it ends executors whose task exceeds its grant of memory;
+//   - it finds out what a dead executor did last;
+//   - when it ends, it writes outputs that should outlive the agent to its state folder.
 //
 // Invariants:
 //   - One goroutine at a time touches the core, with loop.mu held: Run's, or one

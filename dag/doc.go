@@ -35,10 +35,10 @@
 //
 // # The index
 //
-// Nodes are the static tasks followed by the slots. References are resolved into
-// flat arrays: for each From of a group a fixed number of sources for each task,
-// or one shared row when they do not depend on the loops; and the inverse, one
-// compressed row of consumers for each node. Memory is O(nodes + edges).
+// Nodes are the static tasks followed by the slots. References are resolved into flat
+// arrays. For each From of a group there is a fixed number of sources for each task, or one
+// shared row when the sources do not depend on the loops. The inverse has one compressed row
+// of consumers for each node. Memory is O(nodes + edges).
 //
 // # Invariants
 //

@@ -25,9 +25,9 @@
 //     never through a mapping, for the same reason.
 //   - Names of segments are never used twice within a folder; a mapping that outlives its segment shows
 //     zeros, because removal punches the pages out before it unlinks.
-//   - A reader that takes a shared lock (flock) on a sealed file while a pin holds it sees the dataset's bytes until it
-//     gives the lock up, whatever becomes of pin, dataset and agent: the file is not recycled (ledger.Lend), no
-//     agent punches it, and the kernel frees it behind the last mapping. Such memory is in no ledger.
+//   - A reader may take a shared lock (flock) on a sealed file while a pin holds it. It then sees the dataset's bytes
+//     until it releases the lock, whatever becomes of pin, dataset and agent. The file is not recycled (ledger.Lend),
+//     no agent punches it, and the kernel frees it after the last mapping. Such memory is in no ledger.
 //   - The index (index.go) says at each moment what is sealed and true: a note is made after the seal and before
 //     it is announced, and ends before the bytes can change. However its writer dies, a note is whole or is none.
 //   - A sealed file has exactly the dataset's length and mode 0400: any program of this user can open it.

@@ -8,7 +8,9 @@
 // may run under a debugger, which is a program that starts it. Prints of a task go
 // to Stdout and Stderr as they come. Outputs lie in Folder until the caller removes it.
 //
-// Invariants: Do returns when the executor's process has ended, and not before; when
-// this process ends, the link breaks and the executor ends with it; nothing waits for
-// the executor's first word but the end of its process, as a debugger may hold it.
+// Invariants:
+//   - Do returns when the executor's process has ended, and not before.
+//   - When this process ends, the link breaks and the executor ends with it.
+//   - No time-out waits for the executor's Hello, because a debugger may hold the process;
+//     only the end of the process ends the wait.
 package foreground

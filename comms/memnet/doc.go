@@ -7,12 +7,14 @@
 //	                         ▲  acknowledged, replayed     │
 //	                         └─────────────────────────────┘
 //
-// Its links keep the contract of package comms, because they run on the same
-// sequences and the same envelope: in order, each message once for a pair of
-// incarnations, queues bounded with credit, Up that says whether the link was
-// resumed, Down that says whether it is final. Messages on different links
-// overtake each other; on one link never. Every message passes through the
-// encoder and the decoder that the caller hands in.
+// Its links keep the contract of package comms, because they use the same sequences and
+// the same envelope:
+//   - Messages of one link arrive in order, each once for a pair of incarnations. Messages
+//     of different links may overtake each other.
+//   - Queues are bounded, with credit.
+//   - Up says whether the link was resumed, Down whether it is final.
+//
+// Every message passes through the encoder and the decoder that the caller passes in.
 //
 // Besides breaks there is silence: Mute keeps what one of two nodes sends from
 // arriving at the other, as when a network carries one way only.

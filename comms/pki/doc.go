@@ -8,10 +8,12 @@
 //	every link: ServerConfig, ClientConfig ─▶ TLS 1.3, both sides proven ─▶ Identity
 //	before the end of a certificate: Authority.Renew, over the link itself
 //
-// Invariants: a private key never leaves the process that made it; an identity
-// (role, name) comes from a certificate and never from what a peer says of itself;
-// a token admits no more often than it says, and its use is on disk before the
-// certificate is sent; the authority signs identities of its own cluster only. Host
-// names play no part, since addresses change: who answers must have the role that
-// the caller expects.
+// Invariants:
+//   - A private key never leaves the process that made it.
+//   - An identity (role, name) comes from a certificate, never from what a peer says of itself.
+//   - A token admits no more often than it says. Its use is on disk before the certificate
+//     is sent.
+//   - The authority signs identities of its own cluster only.
+//   - Host names play no part, since addresses change: the peer that answers must have the
+//     role that the caller expects.
 package pki

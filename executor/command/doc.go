@@ -5,8 +5,8 @@
 //	             │ context ends
 //	             └─▶ SIGTERM to the group ─grace─▶ SIGKILL to the group ──▶ (as above)
 //
-// What it left is its process group, and what left the group as well (a daemon, a
-// background job of a shell with job control): this process is a child subreaper
-// (prctl(2)), so that orphans of a program become its children. Children that it
-// had before the program started are let be.
+// A program leaves its process group, and processes that have left the group: daemons,
+// background jobs of a shell with job control. This process is a child subreaper (prctl(2)),
+// so orphans of the program become its children and are found. Children that this process
+// had before the program started are left alone.
 package command

@@ -1,7 +1,7 @@
-// Package pysource finds mistakes in how a job calls the functions of Python modules,
-// by reading the modules and running none of them: a module that is not there, a
-// function that it does not have, inputs and parameters that the function does not take
-// or misses, a generator where the job wants one value.
+// Package pysource finds mistakes in how a job calls the functions of Python modules. It
+// reads the modules and runs none of them. It finds modules and functions that do not exist,
+// inputs and parameters that a function does not take or misses, and generators where the
+// job wants one value.
 //
 //	graph ──▶ modules of py_modules and working_dir ──▶ scan.py, in a Python of this host ──▶ Mistakes
 //	                                                     (their syntax trees, by ast)

@@ -9,8 +9,8 @@
 //	                 └ Rewind(n) after a reconnect: all above n is unsent again
 //	wire ─▶ Inbox.Check(seq): next in line, a copy to drop, or a gap (an error)
 //
-// Invariants: sequence numbers start at 1 for each pair of incarnations and
-// grow by one; the outbox never holds more than its bound, one oversized
-// message alone excepted; a message leaves a replaying outbox only by the
-// peer's acknowledgement or by Reset.
+// Invariants:
+//   - Sequence numbers start at 1 for each pair of incarnations and grow by one.
+//   - The outbox never holds more than its bound, except for one oversized message alone.
+//   - A message leaves a replaying outbox only by the peer's acknowledgement or by Reset.
 package session
