@@ -123,7 +123,7 @@ func TestRebuilt(t *testing.T) {
 				t.Errorf("the story of the task does not say that what it made differs:\n%s", story)
 			}
 			if c.phase == comms.JobFailed {
-				if !strings.Contains(cascade.JobResult(got.Progress).Error(), "dataset now.part was made again and differs") {
+				if !strings.Contains(cascade.JobResult(got.Progress).Error(), "dataset now.part was recomputed and differs") {
 					t.Errorf("the job failed with: %v", cascade.JobResult(got.Progress))
 				}
 				return
