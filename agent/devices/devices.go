@@ -5,8 +5,8 @@
 //	                                       ├─▶ Found: vendor, names, memory ──▶ Env
 //	/sys/class/kfd/kfd/topology/nodes ─────┘
 //
-// No device was there when this was written: it is tested with what such programs and
-// files are documented to say, and with stand-ins for them.
+// This package was written without a device. Its tests use output that the documents of these
+// programs and files show, and stand-ins for them.
 package devices
 
 import (

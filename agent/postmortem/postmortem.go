@@ -1,5 +1,5 @@
-// Package postmortem finds out what a task did wrong when its executor died of it. Examine reads what the process
-// left; all else is pure:
+// Package postmortem finds out what a task did wrong when its executor died of it. Examine reads the files that the
+// process left; all other functions are pure:
 //
 //	crash output ── shm.ParseCrash ──▶ address ── Control.Find ──▶ segment, offset ── Input ──▶ "wrote to input x"
 //	             └─ FindPanic ──▶ "panic: boom" and its stack

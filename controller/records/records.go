@@ -1,5 +1,5 @@
 // Package records has what the controller's store keeps. Records are values: the core
-// makes them, the store encodes them, and a restart hands them back. A field is only ever
+// makes them, the store encodes them, and a restart reads them. A field is only ever
 // added, at the end, so that older stores stay readable.
 package records
 

@@ -1,5 +1,5 @@
-// Package densecodec lets matrices of gonum travel between tasks. A program that imports it,
-// be it for this effect alone, can use *mat.Dense as the type of inputs and outputs:
+// Package densecodec lets matrices of gonum travel between tasks. A program that imports it
+// can use *mat.Dense as the type of inputs and outputs; a blank import is enough:
 //
 //	import _ "github.com/cascade-run/cascade/executor/densecodec"
 //

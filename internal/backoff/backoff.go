@@ -1,7 +1,7 @@
-// Package backoff spaces what is tried again, with full jitter: each pause is drawn
-// evenly from those up to a bound, which doubles. Many that lose the same thing at the
-// same moment, as the agents of a controller that is restarted, do not come back at the
-// same moment. (M. Brooker, Exponential Backoff And Jitter, 2015.)
+// Package backoff spaces retries with full jitter: each pause is drawn evenly from those up
+// to a bound, which doubles. Processes that lose the same peer at the same moment, such as
+// the agents of a controller that restarts, do not all come back at the same moment.
+// (M. Brooker, Exponential Backoff And Jitter, 2015.)
 //
 // It is ours and not github.com/cenkalti/backoff, which draws from a source that cannot
 // be given.

@@ -2,9 +2,9 @@
 // Replace, those of the program's own.
 //
 // A device, a pipe and all else that is no regular file is written into. A link is followed. A regular
-// file is replaced by one that is whole, with its owner where that is permitted; the mode of a new one is
-// what the umask leaves of the mode asked for. A file that may be written in a folder that may not is
-// truncated and written into: when that fails, it is not as it was.
+// file is replaced by a complete new one, which keeps the owner where that is permitted. The mode of a new
+// file is what the umask leaves of the mode asked for. When the file is writable and its folder is not, the
+// file is truncated and written into; when that fails, its old contents are lost.
 package outfile
 
 import (

@@ -1,14 +1,13 @@
 // Package safedir makes and checks folders that are trusted by their path: those of sockets, memory, keys,
-// state and caches. Another user who can put a folder or a link there before us, or change what is in it,
-// would have us serve, read or run files of theirs.
+// state and caches. If another user could put a folder or a link there first, or change what is in it, this
+// process would serve, read or run files of that user.
 //
 //	path ── one name after the other, from an open folder ──▶ last one: kind, owner, mode
 //	         │ made with mode 0700 where it is missing
 //	         └ a link is followed only when it is ours or root's
 //
-// All is asked of open folders (openat, fstat), so that nothing is exchanged between the question and the
-// answer. Callers use the path afterwards: that is safe as no folder on the way lets everybody rename what is
-// below it.
+// All checks use open folders (openat, fstat), so that nothing can be exchanged between check and use. Callers
+// use the path afterwards: that is safe, because no folder on the way lets other users rename what is below it.
 //
 // It also removes trees, see Remove.
 package safedir

@@ -1,6 +1,6 @@
 // Package screen makes text of others safe for a terminal. Text of tasks, job files and
-// other hosts may hold characters that move the cursor, name the window, or show
-// one text as another: they are shown as escapes, as JSON has them, and do nothing.
+// other hosts may hold characters that move the cursor, name the window, or show one text
+// as another. Such characters are shown as escapes, as in JSON, and have no effect.
 package screen
 
 import (

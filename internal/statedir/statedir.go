@@ -1,6 +1,6 @@
 // Package statedir finds state folders, and writes into each which process serves it and
 // what that process has outside the folder: sockets and shared memory. A program that
-// cleans up after it finds it there.
+// cleans up after a dead process finds both there.
 //
 //	daemon ──Put──▶ owner.json ──Get──▶ cascade clean: Kill, remove sockets and memory
 //

@@ -1,5 +1,5 @@
-// Package pyenv says what a test needs of its host, and skips it where that is not
-// there. In CI a skip is a failure: CASCADE_REQUIRE_PYTHON=1 makes it one.
+// Package pyenv states what a test needs of its host, and skips the test where that is
+// missing. CASCADE_REQUIRE_PYTHON=1, which CI sets, makes such a skip a failure.
 package pyenv
 
 import (

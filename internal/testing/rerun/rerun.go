@@ -1,5 +1,4 @@
-// Package rerun runs a test once more in a process of its own, which has what the test's process has not: another
-// user, or mounts of its own.
+// Package rerun runs a test once more in a process of its own, with another user or with mounts of its own.
 package rerun
 
 import (
