@@ -35,7 +35,7 @@
 //	memory                     effects of the ledger: segments, spill files
 //	executors, lane            processes of executors; slow work in order
 //	memguard, fence            bounds of a task's memory: by sampling, by cgroup
-//	recent, words, tasklog     the last runs of an executor, its output, logs of tasks
+//	recent, output, tasklog    the last runs of an executor, its output, logs of tasks
 //	devices, container, ports  devices, images, ports of gangs
 //	graphs, packages, relay    graphs, packages and blobs that the controller keeps
 //	state, keep, shutdown      what outlives the agent

@@ -31,7 +31,7 @@ type weight struct {
 }
 
 const (
-	maxBacklogs = 16               // jobs of a Backlog
+	maxBacklogs = 16               // jobs of a LoadReport
 	jobsAhead   = 256              // jobs that are looked at for it
 	rowsAhead   = 64               // rows of a class after which its seconds are estimated
 	levelZero   = time.Millisecond // of waiting time, below which all is alike

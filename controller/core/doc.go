@@ -52,7 +52,7 @@
 //	parts        which agent has which assignment of a job
 //	improve      better plans for jobs that run; deadlines
 //	steal        work of loaded agents goes to idle ones
-//	leave        agents that drain
+//	drain        agents that drain
 //	gangs        gangs start over as one
 //	multihost    multi-host gangs: reserve, start, abort
 //	enlarge      tasks that need more memory than their agent has

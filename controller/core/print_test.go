@@ -239,13 +239,13 @@ func (w *world) message(m comms.Message) string {
 	case *comms.Meet:
 		return "Meet " + m.Host.Agent
 	case *comms.GangCommand:
-		s := fmt.Sprintf("Gather %s epoch=%d task=%d %s turn=%d", jobName(m.Job), m.Epoch, m.Task, [...]string{"", "hold", "start", "pass"}[m.Step], m.Turn)
+		s := fmt.Sprintf("GangCommand %s epoch=%d task=%d %s turn=%d", jobName(m.Job), m.Epoch, m.Task, [...]string{"", "reserve", "start", "abort"}[m.Step], m.Turn)
 		if len(m.Members) > 0 {
 			s += " " + strings.Join(m.Members, ",")
 		}
 		return s
 	case *comms.StealRequest:
-		return fmt.Sprintf("Spare %s epoch=%d share=%.2f least=%v", jobName(m.Job), m.Epoch, m.Share, m.Least)
+		return fmt.Sprintf("StealRequest %s epoch=%d share=%.2f least=%v", jobName(m.Job), m.Epoch, m.Share, m.Least)
 	case *comms.Located:
 		var names []string
 		for _, d := range m.Data {
