@@ -9,7 +9,7 @@ import (
 	"github.com/cascade-run/cascade/executor/value"
 )
 
-//go:generate go run ./cmd/internal/genarity
+//go:generate go run ./internal/genarity
 
 // Types that functions of tasks use.
 type (

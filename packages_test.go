@@ -48,7 +48,7 @@ func TestPackageGraph(t *testing.T) {
 }
 
 // aside are packages that no program or user of Cascade imports, and benchmarks.
-var aside = regexp.MustCompile(`^(benchmarks|examples|internal/testing|cmd/internal/genarity)\b`)
+var aside = regexp.MustCompile(`^(benchmarks|examples|internal/testing|internal/genarity)\b`)
 
 // importsOf reads lines of a package and its imports, and keeps those of this module.
 func importsOf(listed string) map[string][]string {
