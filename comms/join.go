@@ -26,6 +26,9 @@ func JoinCluster(ctx context.Context, address string, t pki.Token, name string, 
 	defer cancel()
 	m, err := exchange(ctx, address, t, name, as, now)
 	if err != nil {
+		if cause := context.Cause(ctx); cause != nil { // the connection was closed for that
+			err = errors.Join(cause, err)
+		}
 		return nil, fmt.Errorf("join the cluster at %s as %s: %w", address, name, err)
 	}
 	return m, nil
@@ -95,7 +98,7 @@ func writeOne(c net.Conn, m Message) error {
 
 // readOne reads a message of one frame, which must be an M.
 func readOne[M Message](c io.Reader) (m M, err error) {
-	r := frameReader{br: bufio.NewReader(c), ping: func([]byte) {}} // a join ends before a peer could miss a PONG
+	r := frameReader{br: bufio.NewReader(io.LimitReader(c, 4*joinMax)), ping: func([]byte) {}} // a join ends before a peer could miss a PONG
 	size, more, err := r.message(joinMax)
 	if err != nil {
 		return m, err

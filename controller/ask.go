@@ -60,7 +60,10 @@ func (c *Controller) ask(a core.Ask) {
 	c.heard(a.Agents, time.Now())
 	var losses lossesNow
 	var unread error
-	if q, ok := a.Msg.(*comms.Query); ok && q.Kind == comms.QueryLosses {
+	switch q, ok := a.Msg.(*comms.Query); {
+	case ok && q.Kind == comms.QueryStory:
+		losses.alone = c.noAgent()
+	case ok && q.Kind == comms.QueryLosses:
 		losses, unread = c.lossesNow(q.Job)
 	}
 	c.slow(func() {
@@ -203,7 +206,7 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.
 	case comms.QueryEnvironments:
 		err = c.environmentRows(p, q, g)
 	case comms.QueryStory:
-		err = c.storyRows(p, q, g)
+		err = c.storyRows(p, q, g, losses.alone)
 	case comms.QueryLosses:
 		err = c.lossRows(p, q.Job, losses)
 	case comms.QueryGraph:

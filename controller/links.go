@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -172,7 +173,8 @@ func (c *Controller) message(id core.LinkID, l *comms.Link, m comms.Message, bod
 		c.inbox.Offer(linkSay{id: id, msg: c.blobs.have(id, m)})
 		return
 	case *comms.NamedReq:
-		c.inbox.Offer(linkSay{id: id, msg: named(m)})
+		q := &comms.NamedReq{Req: m.Req, Text: bytes.Clone(m.Text), Params: bytes.Clone(m.Params)} // the link's buffer is used again
+		c.slow(func() { c.done(linkSay{id: id, msg: answerNamed(q)}) })
 		return
 	case *comms.BlobReq:
 		c.slow(func() {

@@ -109,10 +109,7 @@ type lossOfJob struct {
 
 // lossesNow tells how the losses of a job stand. c.turns is held.
 func (c *Controller) lossesNow(job comms.JobID) (lossesNow, error) {
-	now := lossesNow{awaited: map[string]bool{}, open: map[lossOfJob]bool{}, alone: true}
-	for _, p := range c.peers {
-		now.alone = now.alone && p.who.Role != "agent"
-	}
+	now := lossesNow{awaited: map[string]bool{}, open: map[lossOfJob]bool{}, alone: c.noAgent()}
 	for name, of := range c.losses {
 		if _, ok := of[job]; ok {
 			fate, _ := c.core.FateOf(name, job)
@@ -127,13 +124,23 @@ func (c *Controller) lossesNow(job comms.JobID) (lossesNow, error) {
 	return now, err
 }
 
+// noAgent tells whether no agent is there. c.turns is held.
+func (c *Controller) noAgent() bool {
+	for _, p := range c.peers {
+		if p.who.Role == "agent" {
+			return false
+		}
+	}
+	return true
+}
+
 // restarted notes that the tasks of lost agents restart or move by a decision, and how many
 // other tasks restart with those of one agent. c.turns is held. The losses are read from the
 // store: the decision was made behind a barrier after they were last changed.
 func (c *Controller) restarted(job comms.JobID, b *core.Batch) {
 	all, err := c.store.Losses(job)
-	if err != nil {
-		c.mustStore(err)
+	if err != nil { // it is for people: the job goes on
+		c.log.Error().Err(err).Stringer("job", job).Msg("cannot read the losses of a job: their story stays as it is")
 		return
 	}
 	for _, l := range all {
@@ -169,8 +176,14 @@ func lossText(l *core.Loss, ended int64, alone bool) string {
 	runs, waiting := count(l.Runs), count(l.Waiting)
 	restart, move, have := "restart", "move", "have"
 	switch {
-	case l.Restart != 0 || ended != 0 && l.Back == 0 && ended-l.At >= l.Grace:
+	case l.Restart != 0:
 		restart, move, have = "restarted", "moved", "had"
+	case ended != 0 && l.Back == 0 && ended-l.At >= l.Grace:
+		was := "were"
+		if runs+waiting == 1 {
+			was = "was"
+		}
+		return fmt.Sprintf("%s %s lost with it", its(runs+waiting), was) // cancelled, or noted by an older build
 	case l.Back != 0 || ended != 0:
 		return its(runs+waiting) + " waited for it"
 	case cmp.Or(runs, waiting) == 1:
@@ -235,7 +248,7 @@ func (c *Controller) lossRows(p *pager, job comms.JobID, now lossesNow) error {
 
 // lossStory is the rows of a job's story about lost agents, by time, of the tasks of a
 // choice or of all.
-func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice, all bool) (rows []lossOfStory, err error) {
+func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice, all, alone bool) (rows []lossOfStory, err error) {
 	losses, ended, err := c.lossesOf(job)
 	if err != nil {
 		return nil, err
@@ -250,7 +263,7 @@ func (c *Controller) lossStory(job comms.JobID, g *dag.Graph, tasks core.Choice,
 		if one, ok := tasks.One(); !all && ok {
 			task = g.TaskName(one)
 		}
-		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Text(), Agent: l.Agent, Detail: lossText(l, ended, false)}})
+		rows = append(rows, lossOfStory{l.At, &comms.StoryRow{At: stamp(l.At), Task: task, What: "agent lost", Cause: l.Text(), Agent: l.Agent, Detail: lossText(l, ended, alone)}})
 		if l.Back != 0 {
 			rows = append(rows, lossOfStory{l.Back, &comms.StoryRow{At: stamp(l.Back), Task: task, What: "agent back", Agent: l.Agent, Detail: "its tasks go on"}})
 		}

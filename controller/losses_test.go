@@ -160,7 +160,7 @@ func TestLossText(t *testing.T) {
 		{core.Loss{Waiting: one, Restart: 1, Others: 1}, 0, "its task, which had not begun, moved at once, and 1 other task restarted"},
 		{core.Loss{Runs: one, Waiting: one, Grace: 30e9, Back: 5e9}, 60e9, "its 2 tasks waited for it"},
 		{core.Loss{Runs: one, Grace: 30e9}, 29e9, "its task waited for it"},
-		{core.Loss{Runs: one, Grace: 30e9}, 30e9, "its task restarted after a grace of 30 s"},
+		{core.Loss{Runs: one, Grace: 30e9}, 30e9, "its task was lost with it"},
 	} {
 		if got := lossText(&tt.loss, tt.ended, false); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.loss, got, tt.want)

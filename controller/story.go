@@ -194,7 +194,7 @@ func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 
 // storyRows lists every transition of a task or family with its cause, or of all
 // tasks when none is named.
-func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
+func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph, alone bool) error {
 	tasks, ok := core.Choose(g, q.Filter)
 	if q.Filter != "" && !ok {
 		return &badRequest{fmt.Sprintf("no task %q in job %s", q.Filter, g.Name)}
@@ -205,7 +205,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph) error {
 			part.First, part.Last = first, last
 		}
 	}
-	losses, err := c.lossStory(q.Job, g, tasks, q.Filter == "")
+	losses, err := c.lossStory(q.Job, g, tasks, q.Filter == "", alone)
 	if err != nil {
 		return err
 	}

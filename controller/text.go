@@ -123,8 +123,8 @@ func (ts *texts) nameGraph(m *comms.Submit) (err error) {
 // maxNamed is the most bytes of names in one answer.
 const maxNamed = 8 << 20
 
-// read answers a NamedReq.
-func named(m *comms.NamedReq) comms.Message {
+// answerNamed answers a NamedReq. It opens no file: the client looks at those that are named.
+func answerNamed(m *comms.NamedReq) comms.Message {
 	bad := func(why string) comms.Message {
 		return &comms.Reply{Req: m.Req, Code: comms.CodeBadRequest, Message: why}
 	}
@@ -133,13 +133,14 @@ func named(m *comms.NamedReq) comms.Message {
 		return bad(err.Error())
 	}
 	answer, size := &comms.Named{Req: m.Req, Name: g.Name}, 0
-	memo.Files(g, func(path string) {
+	memo.Files(g, func(path string) bool {
 		if size += len(path) + 5; size <= maxNamed {
 			answer.Files = append(answer.Files, path)
 		}
+		return size <= maxNamed
 	})
 	if size > maxNamed {
-		return bad(fmt.Sprintf("resume: the job's tasks have %d bytes of texts that may name files, more than the %d that are told a client: cascade run --resume looks at them itself", size, maxNamed))
+		return bad(fmt.Sprintf("resume: the job's tasks have more than %d bytes of texts that may name files, the most that a client is told: cascade run --resume looks at them itself", maxNamed))
 	}
 	return answer
 }

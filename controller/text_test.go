@@ -99,7 +99,7 @@ func TestTextThatResumes(t *testing.T) {
 		{"job: j\n", "", "the job has no tasks"},
 		{"job: j\ntasks:\n  t: {for: {i: \"0..3000\"}, command: [\"" + strings.Repeat("x", 4000) + "${i}\"]}\n", "", "texts that may name files"},
 	} {
-		got := named(&comms.NamedReq{Req: 9, Text: []byte(c.text), Params: []byte(c.params)})
+		got := answerNamed(&comms.NamedReq{Req: 9, Text: []byte(c.text), Params: []byte(c.params)})
 		if !strings.Contains(fmt.Sprint(got), c.want) {
 			t.Errorf("%.80s %s is %v, want %s", c.text, c.params, got, c.want)
 		}

@@ -13,7 +13,7 @@ import (
 // finds no executor, none behind it does, so that a scheduling pass costs as much
 // as there are lines, however many jobs wait.
 //
-// A line has a queue for each owner and priority, because what an owner has used
+// A line has a queue for each tenant and priority, because what a tenant has used
 // changes with each run: then its queues move, and not all of its jobs.
 type line struct {
 	pool      *pool
@@ -28,7 +28,7 @@ type line struct {
 	short  time.Time // since when it lacks resources; zero when it does not
 }
 
-// queue is the classes of one owner and priority in a line.
+// queue is the classes of one tenant and priority in a line.
 type queue struct {
 	line     *line
 	tenant   *tenant
@@ -65,7 +65,7 @@ type queueOrder struct{}
 func (queueOrder) Before(a, b *queue) bool { return sooner(a.classes.First(), b.classes.First()) }
 func (queueOrder) Placed(q *queue, at int) { q.at = at }
 
-// tenantOrder is that of the owners with work: first the one that has had least.
+// tenantOrder is that of the tenants with work: first the one that has had least.
 type tenantOrder struct{}
 
 func (tenantOrder) Before(a, b *tenant) bool { return a.used < b.used }

@@ -64,13 +64,13 @@ type needs struct {
 	at    int // among those of its owner
 }
 
-// needsOrder is that of the jobs of one owner.
+// needsOrder is that of the jobs of one tenant.
 type needsOrder struct{}
 
 func (needsOrder) Before(a, b *needs) bool { return a.job.sooner(b.job) < 0 }
 func (needsOrder) Placed(n *needs, at int) { n.at = at }
 
-// turn is the jobs of one owner for which something is to be fetched.
+// turn is the jobs of one tenant for which something is to be fetched.
 type turn struct {
 	jobs pq.Queue[*needs, needsOrder]
 	at   int // in Core.turns

@@ -389,7 +389,7 @@ func (c *Cache) try(ctx context.Context, p Plugin, env dag.Environment, key, par
 	if err != nil {
 		return nil, fmt.Errorf("remove what a killed build left: %w", err)
 	}
-	started, pauses := time.Now(), backoff.Backoff{First: firstPause, Longest: lastPause}
+	started, pauses := time.Now(), backoff.Backoff{First: firstPause, Longest: lastPause, Steady: true}
 	for n := 1; ; n++ {
 		dir := filepath.Join(parent, key)
 		if !isInPlace(p) {

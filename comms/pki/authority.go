@@ -140,11 +140,11 @@ func (a *Authority) Sign(request *x509.CertificateRequest, id Identity, now time
 
 // checkRequest tells what is wrong with a signing request.
 func checkRequest(r *x509.CertificateRequest) error {
+	if _, ok := r.PublicKey.(*ecdsa.PublicKey); !ok { // first: a large key of another kind costs much to check
+		return fmt.Errorf("a key of type %T; want ECDSA", r.PublicKey)
+	}
 	if err := r.CheckSignature(); err != nil {
 		return fmt.Errorf("the request is not signed by its own key: %w", err)
-	}
-	if _, ok := r.PublicKey.(*ecdsa.PublicKey); !ok {
-		return fmt.Errorf("a key of type %T; want ECDSA", r.PublicKey)
 	}
 	return nil
 }

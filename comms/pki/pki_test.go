@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -340,6 +341,39 @@ func TestJoinGivesUp(t *testing.T) {
 	}
 	if _, err := comms.JoinCluster(ctx, l.Addr().String(), tok, "host", pki.AnyBearer, time.Now); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("joining one who is silent: %v", err)
+	}
+}
+
+// A controller that is silent after TLS does not keep the applicant, who learns why it gave up.
+func TestJoinGivesUpBehindTLS(t *testing.T) {
+	c := &clock{epoch}
+	a := authority(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", enrol(t, a, pki.RoleController, "head", c).ServerConfig(nil, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough, closed := errors.New("enough"), make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			err = conn.(*tls.Conn).Handshake()
+			cancel(enough)
+			_, _ = io.Copy(io.Discard, conn) // until the applicant hangs up
+			conn.Close()
+		}
+		closed <- err
+	}()
+	tok, _, err := a.NewToken(pki.RoleAgent, "", 1, epoch.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := comms.JoinCluster(ctx, l.Addr().String(), tok, "host", pki.AnyBearer, c.read); !errors.Is(err, enough) {
+		t.Errorf("joining one who is silent behind TLS: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
 	}
 }
 

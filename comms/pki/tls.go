@@ -13,7 +13,7 @@ import (
 // The protocols that a TLS handshake agrees on (ALPN).
 const (
 	protocolLink = "cascade-link/1"
-	protocolJoin = "cascade-join/1"
+	protocolJoin = "cascade-join/2"
 )
 
 // Revoked tells whether a certificate, by its serial number in hexadecimal, is

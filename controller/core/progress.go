@@ -41,10 +41,7 @@ func (w *watch) there() bool {
 	if len(w.outputs) == 0 {
 		return w.job.result
 	}
-	if len(w.wants) == 0 || w.job.mixed() {
-		return false
-	}
-	return w.job.all(w.wants, &w.at)
+	return len(w.wants) > 0 && w.job.all(w.wants, &w.at) && !w.job.mixed()
 }
 
 func (c *Core) watch(l *link, m *comms.Watch) {

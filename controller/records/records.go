@@ -47,7 +47,7 @@ type Job struct {
 type Assignment struct {
 	Agent       string
 	Incarnation uint64 // of that agent when it was assigned
-	From        uint64 // epoch at which the agent came in: what it says of an earlier one is of a fragment that it lost
+	From        uint64 // epoch at which the agent came in: what it says of an earlier one is of an assignment that it lost
 	Run         []comms.Range
 }
 

@@ -3,6 +3,7 @@ package value
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"reflect"
 	"slices"
 	"sync"
@@ -43,7 +44,9 @@ func orderWithin(t reflect.Type, seen map[reflect.Type]bool) (open bool) {
 		return orderWithin(t.Elem(), seen) || key
 	case reflect.Struct:
 		for i := range t.NumField() {
-			open = orderWithin(t.Field(i).Type, seen) || open
+			if f := t.Field(i); fieldTravels(&f) {
+				open = orderWithin(f.Type, seen) || open
+			}
 		}
 	}
 	return open
@@ -61,8 +64,13 @@ func register(t reflect.Type) {
 	}
 	registering.Lock()
 	defer registering.Unlock()
-	empty, err := msgpack.Marshal(reflect.MakeMap(t).Interface())
-	if err == nil && bytes.Equal(empty, []byte{0x80}) {
+	one := reflect.MakeMap(t) // of one entry: its order says nothing
+	one.SetMapIndex(reflect.Zero(t.Key()), reflect.Zero(t.Elem()))
+	var plain bytes.Buffer
+	by := encoder(&plain)
+	err := errors.Join(by.EncodeMapLen(1), by.EncodeValue(reflect.Zero(t.Key())), by.EncodeValue(reflect.Zero(t.Elem())))
+	var is bytes.Buffer
+	if err == nil && encoder(&is).EncodeValue(one) == nil && bytes.Equal(is.Bytes(), plain.Bytes()) {
 		msgpack.Register(reflect.Zero(t).Interface(), encodeMap, nil)
 	}
 }
@@ -86,7 +94,9 @@ func orderValue(v reflect.Value) {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			orderValue(v.Field(i))
+			if f := v.Type().Field(i); fieldTravels(&f) { // others may be shared, or lead back here
+				orderValue(v.Field(i))
+			}
 		}
 	}
 }

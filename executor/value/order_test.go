@@ -27,6 +27,15 @@ type (
 	}
 	// taught is a map whose encoding the program itself has registered.
 	taught map[string]int
+	// texted is one whose registered encoding is a map, too.
+	texted map[int]time.Duration
+	// node leads back to itself by fields that do not travel.
+	node struct {
+		V      any
+		Kids   []*node
+		parent *node
+		Shared map[string]any `msgpack:"-"`
+	}
 )
 
 func (own) EncodeMsgpack(e *msgpack.Encoder) error { return e.EncodeString("own") }
@@ -111,6 +120,31 @@ func TestMapsHaveOneEncoding(t *testing.T) {
 		if got := hex.EncodeToString(b); err != nil || got != strings.ReplaceAll(tt.want, " ", "") {
 			t.Errorf("%#v is %s, %v, want %s", tt.v, got, err, tt.want)
 		}
+	}
+}
+
+// Only fields that travel are looked at: others may lead back, or belong to another goroutine.
+func TestFieldsThatDoNotTravel(t *testing.T) {
+	root := &node{V: map[int]int{2: 1, 1: 2}, Shared: map[string]any{}}
+	root.Shared["root"] = root
+	root.Kids = []*node{{V: "leaf", parent: root}}
+	if root.Kids[0].parent != root {
+		t.Fatal("the node does not lead back")
+	}
+	b, err := marshal(root)
+	if got, want := hex.EncodeToString(b), "82a15682010202 01a44b6964739182a156a46c656166a44b696473c0"; err != nil || got != strings.ReplaceAll(want, " ", "") {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}
+
+// A program's own encoding of a map stays its own, also when it writes a map.
+func TestRegisteredMapsStay(t *testing.T) {
+	msgpack.Register(texted{}, func(e *msgpack.Encoder, v reflect.Value) error {
+		return e.Encode(map[string]string{"all": fmt.Sprint(v.Interface())})
+	}, nil)
+	b, err := marshal(texted{1: time.Second})
+	if want := "81a3616c6caa6d61705b313a31735d"; err != nil || !strings.HasPrefix(hex.EncodeToString(b), want[:10]) {
+		t.Errorf("%x, %v, want a map of one text", b, err)
 	}
 }
 

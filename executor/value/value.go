@@ -138,6 +138,11 @@ func (c *Codecs) find(t reflect.Type) (Codec, error) {
 	return msgpackCodec{t}, nil
 }
 
+// fieldTravels tells whether msgpack carries a field of a struct.
+func fieldTravels(f *reflect.StructField) bool {
+	return f.Tag.Get("msgpack") != "-" && (f.IsExported() || f.Anonymous)
+}
+
 // travels tells why msgpack cannot carry a type between processes.
 func travels(t reflect.Type, seen map[reflect.Type]bool) error {
 	if seen[t] {
@@ -165,10 +170,7 @@ func travels(t reflect.Type, seen map[reflect.Type]bool) error {
 		visible := 0
 		for i := range t.NumField() {
 			f := t.Field(i)
-			if f.Tag.Get("msgpack") == "-" {
-				continue
-			}
-			if !f.IsExported() && !f.Anonymous {
+			if !fieldTravels(&f) {
 				continue
 			}
 			visible++

@@ -15,7 +15,8 @@ import (
 // Backoff is the pauses of one that tries. It is for one goroutine.
 type Backoff struct {
 	First   time.Duration // bound of the first pause
-	Longest time.Duration // bound of all pauses
+	Longest time.Duration // bound of all pauses; at least First
+	Steady  bool          // a pause is at least half of its bound: for a caller that tries a limited number of times
 	Rand    *rand.Rand    // where pauses are drawn from; nil: the source of the process
 
 	bound time.Duration // of the pause before; 0: there was none
@@ -23,7 +24,7 @@ type Backoff struct {
 
 // Next returns how long to wait before the next try: something, and at most the bound.
 func (b *Backoff) Next() time.Duration {
-	b.bound = min(max(2*b.bound, b.First), b.Longest)
+	b.bound = min(max(2*b.bound, b.First), max(b.Longest, b.First))
 	return b.draw()
 }
 
@@ -37,10 +38,14 @@ func (b *Backoff) draw() time.Duration {
 	if b.bound <= 0 {
 		return 0
 	}
-	if b.Rand != nil {
-		return 1 + time.Duration(b.Rand.Int64N(int64(b.bound)))
+	least := time.Duration(0)
+	if b.Steady {
+		least = b.bound / 2
 	}
-	return 1 + rand.N(b.bound)
+	if b.Rand != nil {
+		return least + 1 + time.Duration(b.Rand.Int64N(int64(b.bound-least)))
+	}
+	return least + 1 + rand.N(b.bound-least)
 }
 
 // Jitter draws one pause, for who counts tries otherwise.

@@ -19,6 +19,7 @@ func TestBounds(t *testing.T) {
 		b := backoff.Backoff{
 			First:   time.Duration(rapid.Int64Range(1, 1000).Draw(t, "first")),
 			Longest: time.Duration(rapid.Int64Range(1000, 100_000).Draw(t, "longest")),
+			Steady:  rapid.Bool().Draw(t, "steady"),
 		}
 		if rapid.Bool().Draw(t, "given a source") {
 			b.Rand = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -29,7 +30,7 @@ func TestBounds(t *testing.T) {
 				b.Reset()
 				bound = b.First
 			}
-			if d := b.Next(); d <= 0 || d > bound {
+			if d := b.Next(); d <= 0 || d > bound || b.Steady && d <= bound/2 {
 				t.Fatalf("a pause of %d, its bound is %d", d, bound)
 			}
 			bound = min(2*bound, b.Longest)

@@ -53,17 +53,14 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 		}
 		add(memo.Program, h)
 	}
-	memo.Files(g, func(path string) {
-		if err != nil || ctx.Err() != nil {
-			return
-		}
+	memo.Files(g, func(path string) bool {
 		at := path
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(dir, at)
 		}
 		info, statErr := os.Stat(at)
 		if statErr != nil || !info.Mode().IsRegular() {
-			return
+			return true
 		}
 		var h comms.Hash
 		if h, err = fileHash(at); err == nil {
@@ -71,6 +68,7 @@ func contentsOf(ctx context.Context, g *dag.Graph, dir string) (all []comms.Cont
 		} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			err = nil // gone meanwhile, or nothing that a task could read
 		}
+		return err == nil && ctx.Err() == nil
 	})
 	add(memo.Noted, "")
 	if err == nil {

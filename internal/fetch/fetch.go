@@ -57,7 +57,7 @@ type Take func(body io.Reader, size int64) error
 // Get gives the bytes of f to take, and returns when they are all there and those that
 // are meant. When ctx ends, the error is its cause; every other names the address.
 func (c *Client) Get(ctx context.Context, f File, take Take) (Got, error) {
-	limit, pauses := cmp.Or(c.Limit, 24*time.Hour), backoff.Backoff{First: cmp.Or(c.Pause, 2*time.Second), Longest: time.Hour, Rand: c.random}
+	limit, pauses := cmp.Or(c.Limit, 24*time.Hour), backoff.Backoff{First: cmp.Or(c.Pause, 2*time.Second), Longest: time.Hour, Steady: true, Rand: c.random}
 	late := fmt.Errorf("it took longer than %v", limit)
 	all, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()

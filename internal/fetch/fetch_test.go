@@ -138,7 +138,7 @@ func TestLog(t *testing.T) {
 			t.Error("got something")
 		}
 		var want strings.Builder
-		pauses := backoff.Backoff{First: 2 * time.Second, Longest: 8 * time.Second, Rand: rand.New(rand.NewPCG(1, 0))}
+		pauses := backoff.Backoff{First: 2 * time.Second, Longest: 8 * time.Second, Steady: true, Rand: rand.New(rand.NewPCG(1, 0))}
 		for range 3 {
 			fmt.Fprintf(&want, "GET http://models.test/x: the server says 502 Bad Gateway; again in %v\n", pauses.Next().Round(time.Millisecond))
 		}

@@ -177,6 +177,15 @@ func checkSame(t *testing.T, old, now *dag.Graph, r *memo.Result) {
 	}
 }
 
+// Files ends with the first path that is not wanted.
+func TestFilesEnd(t *testing.T) {
+	n := 0
+	memo.Files(parse(t, "job: j\ntasks:\n  a: {for: {i: \"0..1000\"}, command: [cat, \"${i}.txt\"]}\n"), func(string) bool { n++; return n < 3 })
+	if n != 3 {
+		t.Errorf("%d paths were told", n)
+	}
+}
+
 func TestFiles(t *testing.T) {
 	var got []string
 	memo.Files(parse(t, `
@@ -185,10 +194,11 @@ tasks:
   a: {command: "sort <in.txt | uniq -c >out.txt; cat 'b.txt' --x=c.txt 2> err.txt", env: {CONF: etc/a.conf}}
   b: {command: [./tool, "with space.txt"]}
   c: {run: f, with: {path: data/x.npy, more: [y.npy, {z: z.npy}]}}
-`), func(path string) {
+`), func(path string) bool {
 		if strings.Contains(path, ".") && !strings.Contains(path, "|") {
 			got = append(got, path)
 		}
+		return true
 	})
 	want := "[in.txt b.txt c.txt etc/a.conf ./tool with space.txt space.txt data/x.npy y.npy z.npy]"
 	if fmt.Sprint(got) != want {

@@ -274,23 +274,23 @@ const (
 )
 
 // Files calls yield with each text of a graph that may be the path of a file,
-// once: words of commands, and texts of parameters and variables. Of a task that
-// follows an open generator it is those of the first element.
-func Files(g *dag.Graph, yield func(path string)) {
-	seen := map[string]bool{}
+// once, until it returns false: words of commands, and texts of parameters and
+// variables. Of a task that follows an open generator it is those of the first element.
+func Files(g *dag.Graph, yield func(path string) bool) {
+	seen, more := map[string]bool{}, true
 	one := func(t dag.TaskIndex) {
 		named(g, t, func(path string) bool {
 			if !seen[path] {
 				seen[path] = true
-				yield(path)
+				more = yield(path)
 			}
-			return true
+			return more
 		})
 	}
-	for t := range dag.TaskIndex(g.NumTasks()) {
+	for t := dag.TaskIndex(0); more && int(t) < g.NumTasks(); t++ {
 		one(t)
 	}
-	for slot := range g.NumSlots() {
+	for slot := 0; more && slot < g.NumSlots(); slot++ {
 		if i, err := g.Instance(slot, 0); err == nil {
 			one(i)
 		}

@@ -1,7 +1,8 @@
 """Sets in pickles have their members in an order of their own, so that equal sets are equal bytes in every process.
 
 Python's is that of hashes, which differ from process to process, and of how the set came to be. Looked for are sets in lists,
-tuples, dicts and sets; those of other objects stay as they are.
+tuples, dicts and sets; those of other objects stay as they are. So does the order of members that have none of their own, such
+as not-a-numbers and objects with the repr of their class.
 """
 
 from __future__ import annotations
@@ -39,9 +40,13 @@ def _holds(value: Any, seen: set[int]) -> bool:
     if cls not in _CONTAINERS or id(value) in seen:
         return False
     seen.add(id(value))
-    if cls is dict:
-        return any(_holds(k, seen) for k in value) or any(_holds(v, seen) for v in value.values())
-    return any(_holds(v, seen) for v in value)
+    for part in (value.keys(), value.values()) if cls is dict else (value,):
+        kinds = set(map(type, part))  # of a large list of numbers, say, this is all
+        if not kinds.isdisjoint(_SETS):
+            return True
+        if not kinds.isdisjoint(_CONTAINERS) and any(_holds(v, seen) for v in part if type(v) in _CONTAINERS):
+            return True
+    return False
 
 
 def _ordered(value: Any, made: dict[int, Any]) -> Any:
