@@ -40,7 +40,7 @@ func (c *Client) Conn() *client.Conn { return c.conn }
 // Close ends the client's links. Jobs go on.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Job returns a handle on a job that was submitted before, by anybody.
+// Job returns a handle on a job that was submitted before, by this client or another.
 func (c *Client) Job(id comms.JobID) *Job { return &Job{client: c, id: id} }
 
 // Rows asks for rows of what the cluster knows. T is the row type that belongs to

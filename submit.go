@@ -46,7 +46,7 @@ func WithTenant(tenant string) SubmitOption { return func(m *comms.Submit) { m.T
 // WithPriority orders the job before others of lower priority; the default is 0.
 func WithPriority(p int64) SubmitOption { return func(m *comms.Submit) { m.Priority = p } }
 
-// WithWeight sets the owner's share; the default is 1.
+// WithWeight sets the weight of the job's tenant, relative to others; the default is 1.
 func WithWeight(w uint32) SubmitOption { return func(m *comms.Submit) { m.Weight = w } }
 
 // WithHold submits the job without starting it; see Job.Release.
@@ -59,7 +59,7 @@ func WithKeep() SubmitOption { return func(m *comms.Submit) { m.Keep = true } }
 // WithResume has the job take over the results of an earlier one, which has ended,
 // where nothing that they rest on has changed and they are still there: see
 // dag.Graph.Retain. again names tasks or families that run in any case, with all
-// that depends on them. the story of the new job (comms.QueryStory) says why tasks ran again.
+// that depends on them. The story of the new job (comms.QueryStory) says why tasks ran again.
 func WithResume(earlier comms.JobID, again ...string) SubmitOption {
 	return func(m *comms.Submit) { m.Resume = &comms.Resume{Job: earlier, Again: again} }
 }

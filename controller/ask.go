@@ -12,6 +12,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -81,7 +82,7 @@ func (c *Controller) ask(a core.Ask) {
 			m, err = c.located(q, a.Graph)
 		case *comms.Watch:
 			req = q.Req
-			var row core.JobRecord
+			var row records.Job
 			if row, err = c.store.Job(q.Job); err == nil {
 				m = core.EndOf(&row, q.Req)
 			}
@@ -277,11 +278,11 @@ func (c *Controller) jobRows(p *pager, q *comms.Query, waits map[comms.JobID]str
 	return nil
 }
 
-func matches(r *core.JobRecord, filter string) bool {
+func matches(r *records.Job, filter string) bool {
 	return filter == "" || r.Name == filter || r.Phase.String() == filter || filter == comms.FilterOpen && !r.Phase.Final()
 }
 
-func jobRow(r *core.JobRecord, waits map[comms.JobID]string) *comms.JobRow {
+func jobRow(r *records.Job, waits map[comms.JobID]string) *comms.JobRow {
 	row := &comms.JobRow{ID: r.ID.String(), Name: r.Name, Phase: r.Phase.String(), Tenant: r.Tenant, Priority: r.Priority, Labels: r.Labels,
 		Tasks: r.Totals.Tasks, Done: r.Totals.Done, Failed: r.Totals.Failed, Submitted: stamp(r.Submitted), Ended: stamp(r.Ended), Dir: r.Dir, Waits: waits[r.ID]}
 	if why := r.Why(); why != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/internal/statedir"
@@ -58,9 +59,9 @@ type Controller struct {
 	mu     sync.Mutex // guards what follows
 	book   *profiles.Book
 	ids    map[*comms.Link]core.LinkID
-	broken map[*comms.Link]time.Time            // since when links are broken that may come back
-	losses map[string]map[comms.JobID]core.Loss // of agents that are not back; under turns
-	doors  map[*comms.Link]*doorway             // where agents listen
+	broken map[*comms.Link]time.Time               // since when links are broken that may come back
+	losses map[string]map[comms.JobID]records.Loss // of agents that are not back; under turns
+	doors  map[*comms.Link]*doorway                // where agents listen
 	next   core.LinkID
 	dirty  int // runs recorded since the profiles were stored
 	flows  int // flows recorded since the links were stored
@@ -87,7 +88,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c := &Controller{cfg: cfg, log: cfg.Log, core: core.New(cfg.core(incarnation)), incarnation: incarnation, inbox: inbox.New[core.Event](inboxLimit),
 		fatal: make(chan error, 1), quit: make(chan struct{}), slots: make(chan struct{}, slowWork), planning: make(chan struct{}, 1), searches: make(chan struct{}, maxSearches),
-		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}, losses: map[string]map[comms.JobID]core.Loss{}, doors: map[*comms.Link]*doorway{}}
+		peers: map[core.LinkID]*peer{}, sizes: map[uint64]uint64{}, book: profiles.NewBook(), samples: map[*dag.Graph]*costs{}, ids: map[*comms.Link]core.LinkID{}, broken: map[*comms.Link]time.Time{}, losses: map[string]map[comms.JobID]records.Loss{}, doors: map[*comms.Link]*doorway{}}
 	c.turns.Lock()
 	stored := cfg.store(c.paused)
 	stored.OnGroup = c.help

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -46,7 +46,7 @@ type build struct {
 // environments makes a row for each agent that a job's environment was asked of, in the
 // order in which they began, and one without an agent of an environment that no agent has.
 // A build ends with its job, and when the job is taken from its agent.
-func environments(job *core.JobRecord, g *dag.Graph, batches iter.Seq2[core.Batch, error]) ([]comms.EnvironmentRow, error) {
+func environments(job *records.Job, g *dag.Graph, batches iter.Seq2[records.Batch, error]) ([]comms.EnvironmentRow, error) {
 	builds := make([][]*build, len(g.Environments))
 	for b, err := range batches {
 		if err != nil {
@@ -85,8 +85,8 @@ func environments(job *core.JobRecord, g *dag.Graph, batches iter.Seq2[core.Batc
 }
 
 // works tells whether an agent has a job now.
-func works(job *core.JobRecord, agent string) bool {
-	return !job.Phase.Final() && (job.Agent == agent || slices.ContainsFunc(job.Assignments, func(f core.Assignment) bool { return f.Agent == agent }))
+func works(job *records.Job, agent string) bool {
+	return !job.Phase.Final() && (job.Agent == agent || slices.ContainsFunc(job.Assignments, func(f records.Assignment) bool { return f.Agent == agent }))
 }
 
 // add takes in that its agent builds the environment, or has it.

@@ -12,6 +12,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // peer is what the loop keeps of a link.
@@ -111,7 +112,7 @@ func (c *Controller) Down(l *comms.Link, err error) {
 }
 
 // tellLost has the loss of an agent noted, before the core is told of it.
-func (c *Controller) tellLost(l *comms.Link, at time.Time, why core.LossCause, text string) {
+func (c *Controller) tellLost(l *comms.Link, at time.Time, why records.LossCause, text string) {
 	if p := l.Peer(); p.Role == "agent" {
 		c.inbox.Push(agentLost{name: p.Name, at: at, why: why, text: text})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -25,7 +26,7 @@ type (
 		core.Tick
 		name string
 		at   time.Time
-		why  core.LossCause
+		why  records.LossCause
 		text string // what the cause says besides
 	}
 	agentBack struct {
@@ -37,28 +38,28 @@ type (
 )
 
 // lossCause says how a link broke, or ended, and of some causes more in words.
-func lossCause(err error) (why core.LossCause, text string) {
+func lossCause(err error) (why records.LossCause, text string) {
 	switch {
 	case errors.Is(err, errGone):
-		return core.LossEnded, ""
+		return records.LossEnded, ""
 	case errors.Is(err, comms.ErrSilent):
 		_, text, found := strings.Cut(err.Error(), comms.ErrSilent.Error()+": ")
 		if !found {
 			text = ""
 		}
-		return core.LossSilent, text
+		return records.LossSilent, text
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, comms.ErrClosed):
-		return core.LossClosed, ""
+		return records.LossClosed, ""
 	}
-	return core.LossFailed, err.Error()
+	return records.LossFailed, err.Error()
 }
 
 // lost notes what an agent whose link broke has of jobs. c.turns is held.
 func (c *Controller) lost(ev agentLost) {
 	for _, h := range c.core.HeldBy(ev.name) {
-		l := core.Loss{At: ev.at.UnixNano(), Agent: ev.name, Cause: ev.why, Why: ev.text, Grace: int64(cmp.Or(c.cfg.Grace, core.DefaultGrace)), Runs: h.Runs, Waiting: h.Waiting}
+		l := records.Loss{At: ev.at.UnixNano(), Agent: ev.name, Cause: ev.why, Why: ev.text, Grace: int64(cmp.Or(c.cfg.Grace, core.DefaultGrace)), Runs: h.Runs, Waiting: h.Waiting}
 		if c.losses[ev.name] == nil {
-			c.losses[ev.name] = map[comms.JobID]core.Loss{}
+			c.losses[ev.name] = map[comms.JobID]records.Loss{}
 		}
 		c.losses[ev.name][h.Job] = l
 		c.store.PutLoss(h.Job, l, c.mustStore)
@@ -137,7 +138,7 @@ func (c *Controller) noAgent() bool {
 // restarted notes that the tasks of lost agents restart or move by a decision, and how many
 // other tasks restart with those of one agent. c.turns is held. The losses are read from the
 // store: the decision was made behind a barrier after they were last changed.
-func (c *Controller) restarted(job comms.JobID, b *core.Batch) {
+func (c *Controller) restarted(job comms.JobID, b *records.Batch) {
 	all, err := c.store.Losses(job)
 	if err != nil { // it is for people: the job goes on
 		c.log.Error().Err(err).Stringer("job", job).Msg("cannot read the losses of a job: their story stays as it is")
@@ -156,7 +157,7 @@ func (c *Controller) restarted(job comms.JobID, b *core.Batch) {
 
 // othersOf counts the tasks that restart by a decision and that the lost agent did not have:
 // they had ended, and their outputs were lost with it, or are of a gang with its tasks.
-func othersOf(l *core.Loss, b *core.Batch) uint64 {
+func othersOf(l *records.Loss, b *records.Batch) uint64 {
 	own := slices.Concat(l.Runs, l.Waiting)
 	for _, a := range b.Unbegun {
 		own = append(own, a.Run...)
@@ -166,7 +167,7 @@ func othersOf(l *core.Loss, b *core.Batch) uint64 {
 
 // lossText says what becomes, or became, of the tasks of a job that a lost agent had. ended is
 // when the job ended; 0: it has not. alone says that no agent is there.
-func lossText(l *core.Loss, ended int64, alone bool) string {
+func lossText(l *records.Loss, ended int64, alone bool) string {
 	its := func(n uint64) string {
 		if n == 1 {
 			return "its task"
@@ -219,7 +220,7 @@ func count(ranges []comms.Range) (n uint64) {
 }
 
 // lossesOf reads the losses of a job, and when it ended if it has.
-func (c *Controller) lossesOf(job comms.JobID) (all []core.Loss, ended int64, err error) {
+func (c *Controller) lossesOf(job comms.JobID) (all []records.Loss, ended int64, err error) {
 	if all, err = c.store.Losses(job); err != nil || len(all) == 0 {
 		return nil, 0, err
 	}

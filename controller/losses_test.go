@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // That an agent was lost is told as long as its tasks wait for it, and in the story later
@@ -146,42 +146,42 @@ func TestLossOfACancelledJob(t *testing.T) {
 func TestLossText(t *testing.T) {
 	one, some := []comms.Range{{First: 3, Last: 3}}, []comms.Range{{First: 0, Last: 5}, {First: 8, Last: 8}}
 	for _, tt := range []struct {
-		loss  core.Loss
+		loss  records.Loss
 		ended int64
 		want  string
 	}{
-		{core.Loss{Runs: some, Waiting: some, Grace: 30e9}, 0, "its 7 tasks restart after a grace of 30 s"},
-		{core.Loss{Runs: one, Grace: 500e6}, 0, "its task restarts after a grace of 0.5 s"},
-		{core.Loss{Runs: some}, 0, "its 7 tasks restart at once"},
-		{core.Loss{Waiting: one, Grace: 30e9}, 0, "its task, which has not begun, moves after a grace of 30 s"},
-		{core.Loss{Waiting: some, Grace: 600e9}, 0, "its 7 tasks, which have not begun, move after a grace of 10 minutes"},
-		{core.Loss{Runs: some, Grace: 30e9, Restart: 31e9}, 0, "its 7 tasks restarted after a grace of 30 s"},
-		{core.Loss{Runs: some, Grace: 30e9, Restart: 31e9, Others: 3}, 0, "its 7 tasks restarted after a grace of 30 s, and 3 other tasks restarted"},
-		{core.Loss{Waiting: one, Restart: 1, Others: 1}, 0, "its task, which had not begun, moved at once, and 1 other task restarted"},
-		{core.Loss{Runs: one, Waiting: one, Grace: 30e9, Back: 5e9}, 60e9, "its 2 tasks waited for it"},
-		{core.Loss{Runs: one, Grace: 30e9}, 29e9, "its task waited for it"},
-		{core.Loss{Runs: one, Grace: 30e9}, 30e9, "its task was lost with it"},
+		{records.Loss{Runs: some, Waiting: some, Grace: 30e9}, 0, "its 7 tasks restart after a grace of 30 s"},
+		{records.Loss{Runs: one, Grace: 500e6}, 0, "its task restarts after a grace of 0.5 s"},
+		{records.Loss{Runs: some}, 0, "its 7 tasks restart at once"},
+		{records.Loss{Waiting: one, Grace: 30e9}, 0, "its task, which has not begun, moves after a grace of 30 s"},
+		{records.Loss{Waiting: some, Grace: 600e9}, 0, "its 7 tasks, which have not begun, move after a grace of 10 minutes"},
+		{records.Loss{Runs: some, Grace: 30e9, Restart: 31e9}, 0, "its 7 tasks restarted after a grace of 30 s"},
+		{records.Loss{Runs: some, Grace: 30e9, Restart: 31e9, Others: 3}, 0, "its 7 tasks restarted after a grace of 30 s, and 3 other tasks restarted"},
+		{records.Loss{Waiting: one, Restart: 1, Others: 1}, 0, "its task, which had not begun, moved at once, and 1 other task restarted"},
+		{records.Loss{Runs: one, Waiting: one, Grace: 30e9, Back: 5e9}, 60e9, "its 2 tasks waited for it"},
+		{records.Loss{Runs: one, Grace: 30e9}, 29e9, "its task waited for it"},
+		{records.Loss{Runs: one, Grace: 30e9}, 30e9, "its task was lost with it"},
 	} {
 		if got := lossText(&tt.loss, tt.ended, false); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.loss, got, tt.want)
 		}
 	}
-	if got, want := lossText(&core.Loss{Runs: some}, 0, true), "its 7 tasks restart when an agent is there"; got != want {
+	if got, want := lossText(&records.Loss{Runs: some}, 0, true), "its 7 tasks restart when an agent is there"; got != want {
 		t.Errorf("without an agent: %s, want %s", got, want)
 	}
 	for _, tt := range []struct {
 		err  error
-		why  core.LossCause
+		why  records.LossCause
 		want string
 	}{
-		{fmt.Errorf("read: %w", io.EOF), core.LossClosed, "connection closed"},
-		{fmt.Errorf("%w: %w", comms.ErrClosed, io.EOF), core.LossClosed, "connection closed"},
-		{fmt.Errorf("%w: nothing heard for 10s", comms.ErrSilent), core.LossSilent, "nothing heard for 10s"},
-		{fmt.Errorf("%w: %w", comms.ErrClosed, comms.ErrSilent), core.LossSilent, "nothing heard"},
-		{fmt.Errorf("%w: %w: nothing listens there", comms.ErrClosed, errGone), core.LossEnded, "process ended"},
-		{errors.New("no route to host"), core.LossFailed, "no route to host"},
+		{fmt.Errorf("read: %w", io.EOF), records.LossClosed, "connection closed"},
+		{fmt.Errorf("%w: %w", comms.ErrClosed, io.EOF), records.LossClosed, "connection closed"},
+		{fmt.Errorf("%w: nothing heard for 10s", comms.ErrSilent), records.LossSilent, "nothing heard for 10s"},
+		{fmt.Errorf("%w: %w", comms.ErrClosed, comms.ErrSilent), records.LossSilent, "nothing heard"},
+		{fmt.Errorf("%w: %w: nothing listens there", comms.ErrClosed, errGone), records.LossEnded, "process ended"},
+		{errors.New("no route to host"), records.LossFailed, "no route to host"},
 	} {
-		var l core.Loss
+		var l records.Loss
 		if l.Cause, l.Why = lossCause(tt.err); l.Cause != tt.why || l.Text() != tt.want {
 			t.Errorf("%v: %v, %s, want %v, %s", tt.err, l.Cause, l.Text(), tt.why, tt.want)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/failpoint"
 	"github.com/cascade-run/cascade/planner"
@@ -133,7 +134,7 @@ type commit struct {
 	c         *Controller
 	token     uint64
 	job       comms.JobID
-	row       *core.JobRecord
+	row       *records.Job
 	graph     *dag.Graph
 	events    []comms.Event
 	moved     uint64 // tasks that were reassigned

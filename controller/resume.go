@@ -6,6 +6,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/memo"
 )
@@ -57,7 +58,7 @@ func (c *Controller) earlier(g *dag.Graph, contents []comms.Content, r *comms.Re
 		out.Same = append(out.Same, core.Pair(p))
 	}
 	for _, w := range found.Why {
-		out.Why = append(out.Why, core.Reason(w))
+		out.Why = append(out.Why, records.Reason(w))
 	}
 	return out, nil
 }

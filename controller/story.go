@@ -14,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
 	"github.com/cascade-run/cascade/controller/members"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -251,7 +252,7 @@ func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph, alone boo
 }
 
 // restartRows tells which tasks start over, and which moved before they began; false when the page is full.
-func restartRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+func restartRows(p *pager, q *comms.Query, g *dag.Graph, b *records.Batch, tasks core.Choice) bool {
 	told := slices.Clone(b.Reset)
 	for _, a := range b.Unbegun {
 		told = append(told, a.Run...)
@@ -305,7 +306,7 @@ func without(all, some []comms.Range) (out []comms.Range) {
 }
 
 // reasonRows tells why tasks of a job that resumes from an earlier one run; false when the page is full.
-func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *records.Batch, tasks core.Choice) bool {
 	for _, why := range b.Reasons {
 		for _, r := range why.Tasks {
 			if q.Filter != "" && !tasks.Meets(r) {
@@ -322,7 +323,7 @@ func reasonRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 }
 
 // differRows tells which datasets were recomputed and differ; false when the page is full.
-func differRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+func differRows(p *pager, q *comms.Query, g *dag.Graph, b *records.Batch, tasks core.Choice) bool {
 	for i := range b.Differs {
 		d := &b.Differs[i]
 		if q.Filter != "" && !tasks.Has(d.Ref.Task) {
@@ -339,7 +340,7 @@ func differRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks cor
 }
 
 // cancelledRows tells which tasks ended with their cancelled job and no agent; false when the page is full.
-func cancelledRows(p *pager, q *comms.Query, g *dag.Graph, b *core.Batch, tasks core.Choice) bool {
+func cancelledRows(p *pager, q *comms.Query, g *dag.Graph, b *records.Batch, tasks core.Choice) bool {
 	for _, r := range b.Cancelled {
 		if q.Filter != "" && !tasks.Meets(r) {
 			continue
@@ -538,7 +539,7 @@ func (c *Controller) located(q *comms.Locate, g *dag.Graph) (comms.Message, erro
 
 // datasets finds what a job has made and still has. freed are those that go with its end,
 // which agents hear of later than clients: all but its exports, and what is in its batches.
-func (c *Controller) datasets(job comms.JobID, g *dag.Graph) (r *core.Replay, have map[comms.DatasetRef]core.DatasetRecord, freed map[comms.DatasetRef]bool, err error) {
+func (c *Controller) datasets(job comms.JobID, g *dag.Graph) (r *core.Replay, have map[comms.DatasetRef]records.Dataset, freed map[comms.DatasetRef]bool, err error) {
 	row, err := c.store.Job(job)
 	if err != nil {
 		return nil, nil, nil, err
@@ -550,7 +551,7 @@ func (c *Controller) datasets(job comms.JobID, g *dag.Graph) (r *core.Replay, ha
 		}
 		r.Add(&b)
 	}
-	have, freed = map[comms.DatasetRef]core.DatasetRecord{}, map[comms.DatasetRef]bool{}
+	have, freed = map[comms.DatasetRef]records.Dataset{}, map[comms.DatasetRef]bool{}
 	for _, d := range r.Data() {
 		if row.Phase.Final() && d.Desc.Place.Kind != comms.PlaceInline {
 			freed[d.Desc.Ref] = true

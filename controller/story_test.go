@@ -9,6 +9,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -64,8 +65,8 @@ func TestStoryOfEnds(t *testing.T) {
 // A task that moved before it began does not start over; a task that starts over is told once.
 func TestStoryOfMoves(t *testing.T) {
 	r := func(first, last dag.TaskIndex) comms.Range { return comms.Range{First: first, Last: last} }
-	b := core.Batch{Lost: []string{"a1"}, Reset: []comms.Range{r(0, 0)}, Moved: []comms.Range{r(0, 3)},
-		Unbegun: []core.Assignment{{Run: []comms.Range{r(3, 3)}}, {Agent: "a2", Run: []comms.Range{r(1, 1)}}}}
+	b := records.Batch{Lost: []string{"a1"}, Reset: []comms.Range{r(0, 0)}, Moved: []comms.Range{r(0, 3)},
+		Unbegun: []records.Assignment{{Run: []comms.Range{r(3, 3)}}, {Agent: "a2", Run: []comms.Range{r(1, 1)}}}}
 	g := parse(t, job1)
 	for filter, want := range map[string]string{
 		"":     "b moved before it began; no agent has it yet, a[1] moved to a2 before it began, a[0] starts over , a[2] starts over ",
@@ -90,7 +91,7 @@ func TestStoryOfMoves(t *testing.T) {
 		}
 	}
 	// of these the lost agent had one task that ran
-	if n := othersOf(&core.Loss{Runs: []comms.Range{r(0, 0)}}, &b); n != 1 {
+	if n := othersOf(&records.Loss{Runs: []comms.Range{r(0, 0)}}, &b); n != 1 {
 		t.Errorf("%d other tasks restart, want 1", n)
 	}
 }

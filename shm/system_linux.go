@@ -49,7 +49,7 @@ func lock(f *os.File) error {
 
 // viewed tells whether a reader keeps a shared lock (flock) on a file, so that its pages are the reader's, too.
 // If not, no reader gets one until the file is closed.
-func viewed(f *os.File) bool { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil }
+func viewed(f *os.File) bool { return flock.TryFile(f, flock.Exclusive) != nil }
 
 // populate makes the pages of a mapping present and writable in one call instead of one fault each. It is
 // only a matter of speed, and kernels before 5.14 do not know it.

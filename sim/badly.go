@@ -6,6 +6,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -44,7 +45,7 @@ func (f *facts) another(t dag.TaskIndex) {
 
 // stay takes in that a client has tasks run again, whose failure was known: what was
 // skipped or cancelled for one of those, and does not run with it, keeps that end.
-func (f *facts) stay(s *core.States, b *core.Batch) {
+func (f *facts) stay(s *core.States, b *records.Batch) {
 	for t, end := range f.badly {
 		if by := end.cause.Ref.Task; f.cutOff(t) && startsOver(b, by) && !startsOver(b, t) && f.bad(s, by) {
 			end.stays = true
@@ -53,14 +54,14 @@ func (f *facts) stay(s *core.States, b *core.Batch) {
 	}
 }
 
-func startsOver(b *core.Batch, t dag.TaskIndex) bool {
+func startsOver(b *records.Batch, t dag.TaskIndex) bool {
 	in := func(r comms.Range) bool { return r.First <= t && t <= r.Last }
 	return slices.ContainsFunc(b.Reset, in) || slices.ContainsFunc(b.Moved, in)
 }
 
 // settled looks at a job whose end has just been stored: what did not come to be has a
 // cause that counts, however late the news of it came and whoever died with them.
-func (o *oracle) settled(k *core.Kept, c *core.Commit) {
+func (o *oracle) settled(k *core.Kept, c *records.Commit) {
 	f := o.facts[c.Job]
 	if f.fails = f.fails || k.Row.Fails; c.Row == nil || !c.Row.Phase.Final() || f.cancel {
 		return
@@ -89,7 +90,7 @@ func (o *oracle) settled(k *core.Kept, c *core.Commit) {
 
 // unskip takes in that tasks start over which had been skipped: what they were to read may
 // have been let go for that.
-func (f *facts) unskip(k *core.Kept, b *core.Batch) {
+func (f *facts) unskip(k *core.Kept, b *records.Batch) {
 	if len(b.Reset) == 0 {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/memnet"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
@@ -118,9 +119,9 @@ func (c *controller) deliver(d memnet.Delivery[comms.Message]) {
 	}
 }
 
-func (c *controller) down(id core.LinkID) { c.lose(id, core.LossSilent) }
+func (c *controller) down(id core.LinkID) { c.lose(id, records.LossSilent) }
 
-func (c *controller) lose(id core.LinkID, why core.LossCause) {
+func (c *controller) lose(id core.LinkID, why records.LossCause) {
 	c.post(func() {
 		delete(c.peers, id)
 		c.step(core.LinkDown{Link: id, Why: why})
@@ -136,7 +137,7 @@ func (c *controller) look(a *agent) {
 	c.after(lookTime, func() {
 		if c.ids[a.name] == id && !a.running {
 			delete(c.ids, a.name)
-			c.lose(id, core.LossEnded)
+			c.lose(id, records.LossEnded)
 		}
 	})
 }

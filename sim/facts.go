@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -196,18 +196,18 @@ func (f *facts) rerun(roots []dag.TaskIndex) {
 }
 
 // workers lists the agents that a job is assigned to.
-func workers(r *core.JobRecord) []core.Assignment {
+func workers(r *records.Job) []records.Assignment {
 	switch {
 	case r.Agent == "":
 		return nil
 	case len(r.Assignments) == 0:
-		return []core.Assignment{{Agent: r.Agent, Incarnation: r.Incarnation}}
+		return []records.Assignment{{Agent: r.Agent, Incarnation: r.Incarnation}}
 	}
 	return r.Assignments
 }
 
-func worksOn(r *core.JobRecord, a *agent) bool {
-	return slices.ContainsFunc(workers(r), func(p core.Assignment) bool { return p.Agent == a.name })
+func worksOn(r *records.Job, a *agent) bool {
+	return slices.ContainsFunc(workers(r), func(p records.Assignment) bool { return p.Agent == a.name })
 }
 
 // left says that copies made by an agent's incarnation no longer count.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -91,7 +91,7 @@ func (f *facts) enlarge(e *comms.Event) {
 }
 
 // waitsForMemory sees that a task has no agent until one comes that has as much memory.
-func (o *oracle) waitsForMemory(id comms.JobID, b *core.Batch, e *comms.Event) {
+func (o *oracle) waitsForMemory(id comms.JobID, b *records.Batch, e *comms.Event) {
 	if b.Agent == "" && e.Kind == comms.EventTorn && e.Cause.Text == mayComeBack {
 		o.waited++
 		o.w.tell("store", []comms.JobID{id}, "task %d waits for an agent with more memory", e.Task)

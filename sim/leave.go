@@ -8,6 +8,7 @@ import (
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
 	ctl "github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -66,7 +67,7 @@ func (a *agent) gone(in time.Duration) {
 // others go on with, nothing that is needed is known to be with it alone.
 func (o *oracle) dismissed(name string) {
 	for _, k := range o.w.controller.store.sorted() {
-		alone := slices.ContainsFunc(workers(&k.Row), func(p ctl.Assignment) bool { return p.Agent == name }) // no other could take its place
+		alone := slices.ContainsFunc(workers(&k.Row), func(p records.Assignment) bool { return p.Agent == name }) // no other could take its place
 		if k.Row.Phase.Final() || k.Row.Cancel != "" || alone || k.Row.Agent == "" {
 			continue
 		}
@@ -115,6 +116,6 @@ func over(past *ctl.Past, t dag.TaskIndex) bool {
 }
 
 // leaves tells whether the process that has a fragment is about to leave, or has left.
-func (w *world) leaves(f ctl.Assignment) bool {
+func (w *world) leaves(f records.Assignment) bool {
 	return slices.ContainsFunc(w.agents, func(a *agent) bool { return a.name == f.Agent && a.left >= f.Incarnation })
 }

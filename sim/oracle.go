@@ -7,6 +7,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
@@ -108,13 +109,13 @@ func (o *oracle) rotten(k ledger.Key) {
 }
 
 // committed sees what is about to be stored.
-func (o *oracle) committed(k *core.Kept, c *core.Commit) {
+func (o *oracle) committed(k *core.Kept, c *records.Commit) {
 	f := o.facts[c.Job]
 	o.differs(k, f, c)
 	if r := c.Row; r != nil {
 		moved := false
 		for _, was := range workers(&k.Row) {
-			if !slices.ContainsFunc(workers(r), func(is core.Assignment) bool { return is.Agent == was.Agent && is.Incarnation == was.Incarnation }) {
+			if !slices.ContainsFunc(workers(r), func(is records.Assignment) bool { return is.Agent == was.Agent && is.Incarnation == was.Incarnation }) {
 				f.left(was.Agent, was.Incarnation)
 				moved = true
 			}
@@ -123,7 +124,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 			f.moves++
 		}
 		for _, now := range workers(r) {
-			if k.Row.Homeless && !r.Homeless || !slices.ContainsFunc(workers(&k.Row), func(was core.Assignment) bool { return was.Agent == now.Agent }) {
+			if k.Row.Homeless && !r.Homeless || !slices.ContainsFunc(workers(&k.Row), func(was records.Assignment) bool { return was.Agent == now.Agent }) {
 				f.came[now.Agent] = r.Epoch
 			}
 		}
@@ -191,7 +192,7 @@ func (o *oracle) committed(k *core.Kept, c *core.Commit) {
 	}
 }
 
-func (o *oracle) event(id comms.JobID, f *facts, b *core.Batch, number uint64, e *comms.Event) {
+func (o *oracle) event(id comms.JobID, f *facts, b *records.Batch, number uint64, e *comms.Event) {
 	key := eventID{b.Agent, b.Incarnation, number}
 	if f.stored[key] && b.Agent != "" {
 		o.w.fail(id, "event %d of %s is stored twice", number, b.Agent)
@@ -201,7 +202,7 @@ func (o *oracle) event(id comms.JobID, f *facts, b *core.Batch, number uint64, e
 }
 
 // oneEvent takes in an event of one task.
-func (o *oracle) oneEvent(id comms.JobID, f *facts, b *core.Batch, e *comms.Event) {
+func (o *oracle) oneEvent(id comms.JobID, f *facts, b *records.Batch, e *comms.Event) {
 	gone := o.gone(b.Agent, b.Incarnation)
 	switch e.Kind {
 	case comms.EventAdopted: // by another agent than before
@@ -284,7 +285,7 @@ func (o *oracle) gone(agent string, incarn uint64) bool {
 	return true
 }
 
-func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Event, d *comms.Desc) {
+func (o *oracle) published(id comms.JobID, f *facts, b *records.Batch, e *comms.Event, d *comms.Desc) {
 	before, again := f.made[d.Ref]
 	switch {
 	case d.Ref.Task != e.Task:
@@ -309,7 +310,7 @@ func (o *oracle) published(id comms.JobID, f *facts, b *core.Batch, e *comms.Eve
 // recomputed: its task was done, or the agent that made it goes on. A generator that
 // moves to another agent, and perhaps back, or to the next incarnation, repeats
 // its elements, with equal bytes.
-func (f *facts) unbroken(t dag.TaskIndex, before origin, b *core.Batch) bool {
+func (f *facts) unbroken(t dag.TaskIndex, before origin, b *records.Batch) bool {
 	_, done := f.done[t]
 	return done || before.agent == b.Agent && before.incarn == b.Incarnation && before.move == f.moves
 }
@@ -439,7 +440,7 @@ func (o *oracle) started(x *executor) {
 	}
 	f := o.facts[id]
 	k := o.w.controller.store.jobs[id]
-	if k != nil && slices.ContainsFunc(workers(&k.Row), func(p core.Assignment) bool { return p.Agent == x.a.name && p.Incarnation == x.a.incarn }) {
+	if k != nil && slices.ContainsFunc(workers(&k.Row), func(p records.Assignment) bool { return p.Agent == x.a.name && p.Incarnation == x.a.incarn }) {
 		if attempt, done := f.done[r.Task]; done && r.Attempt > f.fence[r.Task] && !f.mayRun(r.Task) && !f.g.HasGangs() { // a gang that starts over takes what it reads along before anybody is told
 			o.w.fail(id, "%s runs task %d, attempt %d: the store has that it finished in attempt %d", x.name, r.Task, r.Attempt, attempt)
 		}

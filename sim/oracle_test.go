@@ -7,6 +7,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -33,10 +34,10 @@ func TestWhatWasNotedBeforeATaskWasGivenOutAnewIsVoid(t *testing.T) {
 			for _, a := range w.agents {
 				a.running, a.incarn = true, 1
 			}
-			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1}}, g)
-			commit := func(b core.Batch) {
+			k := core.NewKept(core.Create{Row: records.Job{ID: job, Epoch: 1}}, g)
+			commit := func(b records.Batch) {
 				b.Number, b.Incarnation = uint64(len(k.Batches)), 1
-				c := &core.Commit{Job: job, Batch: &b}
+				c := &records.Commit{Job: job, Batch: &b}
 				w.oracle.committed(k, c)
 				k.Apply(c)
 			}
@@ -45,12 +46,12 @@ func TestWhatWasNotedBeforeATaskWasGivenOutAnewIsVoid(t *testing.T) {
 				number++
 				d := comms.Desc{Ref: ref, Attempt: attempt, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(wordOf(job, ref))}}
 				w.oracle.facts[job].begun[0] = attempt
-				commit(core.Batch{Agent: w.agents[agent].name, Epoch: epoch, First: number,
+				commit(records.Batch{Agent: w.agents[agent].name, Epoch: epoch, First: number,
 					Events: []comms.Event{{Kind: comms.EventFinished, Attempt: attempt, Outputs: []comms.Desc{d}}}})
 			}
 			finish(0, 1, 1)
 			w.oracle.facts[job].lost(0)
-			commit(core.Batch{Epoch: 1, Reset: []comms.Range{{First: 0, Last: 0}}, Why: steerReason, Granting: core.GrantBegun})
+			commit(records.Batch{Epoch: 1, Reset: []comms.Range{{First: 0, Last: 0}}, Why: steerReason, Granting: records.GrantBegun})
 			finish(1, 2, 1<<16|2)
 			if w.failed != nil {
 				t.Fatal(w.failed)
@@ -80,32 +81,32 @@ func TestAGeneratorThatWasSkippedInVainPublishesAgain(t *testing.T) {
 			for _, a := range w.agents {
 				a.running, a.incarn = true, 1
 			}
-			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1}}, g)
+			k := core.NewKept(core.Create{Row: records.Job{ID: job, Epoch: 1}}, g)
 			number := uint64(0)
-			commit := func(agent string, epoch uint64, b core.Batch) {
+			commit := func(agent string, epoch uint64, b records.Batch) {
 				b.Number, b.Agent, b.Epoch = uint64(len(k.Batches)), agent, epoch
-				if b.Granting = core.GrantBegun; agent != "" {
+				if b.Granting = records.GrantBegun; agent != "" {
 					b.Incarnation, b.First = 1, number+1
 					number += uint64(len(b.Events))
 				}
-				c := &core.Commit{Job: job, Batch: &b}
+				c := &records.Commit{Job: job, Batch: &b}
 				w.oracle.committed(k, c)
 				k.Apply(c)
 			}
 			says := func(epoch uint64, e comms.Event) {
 				e.Task = 1
-				commit(w.agents[1].name, epoch, core.Batch{Events: []comms.Event{e}})
+				commit(w.agents[1].name, epoch, records.Batch{Events: []comms.Event{e}})
 			}
 			publish := func(epoch uint64, attempt uint32) {
 				says(epoch, comms.Event{Kind: comms.EventPublished, Attempt: attempt, Outputs: []comms.Desc{{Ref: comms.DatasetRef{Task: 1}, Attempt: attempt}}})
 			}
 			publish(1, 1)
 			says(1, comms.Event{Kind: comms.EventRetry, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "bad luck"}})
-			commit("", 1, core.Batch{Moved: []comms.Range{{}}}) // a goes to another agent, which it had failed at
+			commit("", 1, records.Batch{Moved: []comms.Range{{}}}) // a goes to another agent, which it had failed at
 			again := uint32(2)
 			if skipped {
 				says(1, comms.Event{Kind: comms.EventSkipped, Attempt: 2, Cause: comms.Cause{Kind: comms.CauseTask}, Error: &comms.TaskError{Kind: comms.ErrorSkipped, Message: "a failed"}})
-				commit("", 2, core.Batch{Reset: []comms.Range{{First: 1, Last: 1}}, Why: "was skipped for a failure that counts no more"})
+				commit("", 2, records.Batch{Reset: []comms.Range{{First: 1, Last: 1}}, Why: "was skipped for a failure that counts no more"})
 				again = 1<<16 | 2
 			}
 			publish(3, again)
@@ -124,29 +125,29 @@ func TestAJobThatIsDoneHasNothingThatDiffersSinceItRanLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := func(phase comms.JobPhase, differs uint64) core.JobRecord {
-		return core.JobRecord{Phase: phase, Differs: differs, Fails: phase == comms.JobFailed}
+	row := func(phase comms.JobPhase, differs uint64) records.Job {
+		return records.Job{Phase: phase, Differs: differs, Fails: phase == comms.JobFailed}
 	}
 	for name, c := range map[string]struct {
-		rows  []core.JobRecord
+		rows  []records.Job
 		fails bool
 	}{
-		"nothing differed":                         {[]core.JobRecord{row(comms.JobRunning, 0), row(comms.JobDone, 0)}, false},
-		"it differed, and the job went on":         {[]core.JobRecord{row(comms.JobRunning, 1), row(comms.JobDone, 1)}, true},
-		"it differed before the job ran again":     {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobDone, 1)}, false},
-		"it differed before, and when it did":      {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobRunning, 2), row(comms.JobDone, 2)}, true},
-		"it differed when the job that ran ended":  {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobQueued, 1), row(comms.JobDone, 3)}, true},
-		"it differed, was done, and ran again":     {[]core.JobRecord{row(comms.JobDone, 1), row(comms.JobRunning, 1), row(comms.JobDone, 1)}, true},
-		"it was done, ran again, and differed":     {[]core.JobRecord{row(comms.JobDone, 0), row(comms.JobRunning, 0), row(comms.JobDone, 1)}, true},
-		"it ran again twice, and nothing differed": {[]core.JobRecord{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobFailed, 2), row(comms.JobRunning, 2), row(comms.JobDone, 2)}, false},
+		"nothing differed":                         {[]records.Job{row(comms.JobRunning, 0), row(comms.JobDone, 0)}, false},
+		"it differed, and the job went on":         {[]records.Job{row(comms.JobRunning, 1), row(comms.JobDone, 1)}, true},
+		"it differed before the job ran again":     {[]records.Job{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobDone, 1)}, false},
+		"it differed before, and when it did":      {[]records.Job{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobRunning, 2), row(comms.JobDone, 2)}, true},
+		"it differed when the job that ran ended":  {[]records.Job{row(comms.JobFailed, 1), row(comms.JobQueued, 1), row(comms.JobDone, 3)}, true},
+		"it differed, was done, and ran again":     {[]records.Job{row(comms.JobDone, 1), row(comms.JobRunning, 1), row(comms.JobDone, 1)}, true},
+		"it was done, ran again, and differed":     {[]records.Job{row(comms.JobDone, 0), row(comms.JobRunning, 0), row(comms.JobDone, 1)}, true},
+		"it ran again twice, and nothing differed": {[]records.Job{row(comms.JobFailed, 1), row(comms.JobRunning, 1), row(comms.JobFailed, 2), row(comms.JobRunning, 2), row(comms.JobDone, 2)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := calm(t, 1, g)
 			job := w.client.jobs[0].id
-			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Phase: comms.JobRunning}}, g)
+			k := core.NewKept(core.Create{Row: records.Job{ID: job, Phase: comms.JobRunning}}, g)
 			for _, r := range c.rows {
 				r.ID = job
-				commit := &core.Commit{Job: job, Row: &r}
+				commit := &records.Commit{Job: job, Row: &r}
 				w.oracle.committed(k, commit)
 				k.Apply(commit)
 			}
@@ -186,13 +187,13 @@ func TestWhatIsDoneHasReadWhatThereIs(t *testing.T) {
 			w.fate.varies = 1000
 			o, job := w.oracle, w.client.jobs[0].id
 			f := o.facts[job]
-			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g)
+			k := core.NewKept(core.Create{Row: records.Job{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g)
 			for i := range dag.TaskIndex(3) {
 				f.done[i] = 1
-				k.Apply(&core.Commit{Job: job, Batch: &core.Batch{Number: uint64(len(k.Batches)), Agent: w.agents[0].name, Incarnation: 1, Epoch: 1, First: uint64(i) + 1,
+				k.Apply(&records.Commit{Job: job, Batch: &records.Batch{Number: uint64(len(k.Batches)), Agent: w.agents[0].name, Incarnation: 1, Epoch: 1, First: uint64(i) + 1,
 					Events: []comms.Event{{Kind: comms.EventFinished, Task: i, Attempt: 1, Outputs: []comms.Desc{{Ref: ref(i), Attempt: 1}}}}}})
 			}
-			k.Apply(&core.Commit{Job: job, Row: &core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobDone}})
+			k.Apply(&records.Commit{Job: job, Row: &records.Job{ID: job, Epoch: 1, Phase: comms.JobDone}})
 			for attempt := range uint32(3) {
 				o.wrote(w.agents[0].name, copyID{job, ref(a), attempt}, fmt.Sprint(attempt))
 			}
@@ -229,7 +230,7 @@ func TestWhatCountsIsReadByWhoseEndIsStored(t *testing.T) {
 			w := calm(t, 2, g)
 			w.fate.varies = 1000
 			job := w.client.jobs[0].id
-			k := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g)
+			k := core.NewKept(core.Create{Row: records.Job{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g)
 			made := func(t dag.TaskIndex, attempt uint32) comms.Desc {
 				w.oracle.wrote(w.agents[0].name, copyID{job, comms.DatasetRef{Task: t}, attempt}, fmt.Sprint(t, attempt))
 				return comms.Desc{Ref: comms.DatasetRef{Task: t}, Attempt: attempt, Place: comms.Place{Kind: comms.PlaceSegment}}
@@ -239,12 +240,12 @@ func TestWhatCountsIsReadByWhoseEndIsStored(t *testing.T) {
 				x.reads(&comms.Run{Task: b, Attempt: 1, Inputs: []comms.RunInput{{Data: []comms.Desc{made(a, attempt)}}}}, &comms.Kind{Job: job})
 			}
 			for n, d := range []comms.Desc{made(a, 2), made(b, 1)} {
-				c := &core.Commit{Job: job, Batch: &core.Batch{Number: uint64(n), Agent: w.agents[story.stored].name, Incarnation: 1, Epoch: 1, First: uint64(n) + 1,
+				c := &records.Commit{Job: job, Batch: &records.Batch{Number: uint64(n), Agent: w.agents[story.stored].name, Incarnation: 1, Epoch: 1, First: uint64(n) + 1,
 					Events: []comms.Event{{Kind: comms.EventFinished, Task: d.Ref.Task, Attempt: d.Attempt, Outputs: []comms.Desc{d}}}}}
 				w.oracle.committed(k, c)
 				k.Apply(c)
 			}
-			k.Apply(&core.Commit{Job: job, Row: &core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobDone}})
+			k.Apply(&records.Commit{Job: job, Row: &records.Job{ID: job, Epoch: 1, Phase: comms.JobDone}})
 			if w.oracle.fits(job, k, k.Past()); (w.failed != nil) != story.fails {
 				t.Errorf("the oracle says %v", w.failed)
 			}
@@ -271,44 +272,46 @@ func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
 	of := func(t dag.TaskIndex) comms.Cause {
 		return comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}}
 	}
-	says := func(epoch uint64, events ...comms.Event) core.Batch { return core.Batch{Epoch: epoch, Events: events} }
-	anew := func(why string, last dag.TaskIndex) core.Batch {
-		return core.Batch{Epoch: 1, Why: why, Reset: []comms.Range{{Last: last}}, Granting: core.GrantBegun}
+	says := func(epoch uint64, events ...comms.Event) records.Batch {
+		return records.Batch{Epoch: epoch, Events: events}
+	}
+	anew := func(why string, last dag.TaskIndex) records.Batch {
+		return records.Batch{Epoch: 1, Why: why, Reset: []comms.Range{{Last: last}}, Granting: records.GrantBegun}
 	}
 	const again = 1<<16 | 2
 	for name, story := range map[string]struct {
 		goesOn bool // the job, when a task fails
-		told   []core.Batch
+		told   []records.Batch
 		fails  string
 	}{
-		"what it reads has failed": {true, []core.Batch{
+		"what it reads has failed": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), finished(c, 1), finished(list, 1))}, ""},
-		"what it reads was made in the end": {true, []core.Batch{
+		"what it reads was made in the end": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(a))), anew("", a), says(2, finished(a, again), finished(c, 1), finished(list, 1))}, "b skipped, and a, for which it is, is done"},
-		"it says that another failed": {true, []core.Batch{
+		"it says that another failed": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(c)), finished(c, 1), finished(list, 1))}, "b skipped, and c, for which it is, is done"},
-		"it does not say what failed, and something has": {true, []core.Batch{
+		"it does not say what failed, and something has": {true, []records.Batch{
 			says(1, failed(a), skipped(b, comms.Cause{}), finished(c, 1), finished(list, 1))}, ""},
-		"it does not say what failed, and nothing has": {true, []core.Batch{
+		"it does not say what failed, and nothing has": {true, []records.Batch{
 			says(1, finished(a, 1), skipped(b, comms.Cause{}), finished(c, 1), finished(list, 1))}, "b skipped, and all that it reads is there"},
-		"it did not need what failed": {true, []core.Batch{
+		"it did not need what failed": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1))}, "c skipped, and all that it reads is there"},
-		"the job was stopped": {false, []core.Batch{
+		"the job was stopped": {false, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), skipped(list, of(a)))}, ""},
-		"a controller has stopped the job for what failed": {false, []core.Batch{
+		"a controller has stopped the job for what failed": {false, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), cancelled(c), cancelled(list))}, ""},
-		"a controller has stopped the job for what may fail": {true, []core.Batch{
+		"a controller has stopped the job for what may fail": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), cancelled(c), finished(list, 1))}, "c cancelled, and all that it reads is there"},
-		"the job was stopped, and what failed was made in the end": {false, []core.Batch{
+		"the job was stopped, and what failed was made in the end": {false, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1)), anew("", b), says(2, finished(a, again), finished(b, again))},
 			"c skipped, and a, for which it is, is done"},
-		"the same, as a client wanted": {false, []core.Batch{
+		"the same, as a client wanted": {false, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), skipped(c, of(a)), finished(list, 1)), anew(steerReason, b), says(2, finished(a, again), finished(b, again))}, ""},
-		"a list has as much as it must": {true, []core.Batch{
+		"a list has as much as it must": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), finished(c, 1), skipped(list, of(a)))}, "list skipped, and all that it reads is there"},
-		"a list has too little": {true, []core.Batch{
+		"a list has too little": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), failed(c), skipped(list, of(a)))}, ""},
-		"nothing has failed": {true, []core.Batch{
+		"nothing has failed": {true, []records.Batch{
 			says(1, finished(a, 1), finished(b, 1), finished(c, 1), finished(list, 1))}, "the job has failed although none of its tasks did: <nil>"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,13 +329,13 @@ func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
 }
 
 // judged returns what the oracle says of a job that has failed after batches are stored.
-func judged(t *testing.T, g *dag.Graph, told []core.Batch) (says string) {
+func judged(t *testing.T, g *dag.Graph, told []records.Batch) (says string) {
 	w := calm(t, 1, g)
 	job, agent := w.client.jobs[0].id, w.agents[0]
 	agent.running, agent.incarn = true, 1
 	w.oracle.facts[job].shared, w.oracle.facts[job].blamed = true, true
-	k, number := core.NewKept(core.Create{Row: core.JobRecord{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g), uint64(0)
-	commit := func(c core.Commit) {
+	k, number := core.NewKept(core.Create{Row: records.Job{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g), uint64(0)
+	commit := func(c records.Commit) {
 		c.Job = job
 		w.oracle.committed(k, &c)
 		k.Apply(&c)
@@ -343,9 +346,9 @@ func judged(t *testing.T, g *dag.Graph, told []core.Batch) (says string) {
 			batch.Agent, batch.Incarnation, batch.First = agent.name, 1, number+1
 			number += uint64(len(batch.Events))
 		}
-		commit(core.Commit{Batch: &batch})
+		commit(records.Commit{Batch: &batch})
 	}
-	commit(core.Commit{Row: &core.JobRecord{ID: job, Epoch: 2, Phase: comms.JobFailed}})
+	commit(records.Commit{Row: &records.Job{ID: job, Epoch: 2, Phase: comms.JobFailed}})
 	if w.failed == nil {
 		return ""
 	}
@@ -377,10 +380,10 @@ func TestAListIsAsLongAsItsStream(t *testing.T) {
 		"the element came again":         {append([]comms.Event{element}, ends...), "list skipped, and all that it reads is there"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := judged(t, g, []core.Batch{
+			got := judged(t, g, []records.Batch{
 				{Epoch: 1, Events: []comms.Event{made(comms.EventPublished, gen, 1), made(comms.EventFinished, first, 1),
 					{Kind: comms.EventLost, Task: gen, Cause: comms.Cause{Ref: comms.DatasetRef{Task: gen}}}}},
-				{Epoch: 1, Why: "lost with agent a", Reset: []comms.Range{{First: gen, Last: gen}}, Granting: core.GrantBegun},
+				{Epoch: 1, Why: "lost with agent a", Reset: []comms.Range{{First: gen, Last: gen}}, Granting: records.GrantBegun},
 				{Epoch: 2, Events: story.told},
 			})
 			if !strings.HasSuffix(got, story.fails) || got != "" && story.fails == "" {

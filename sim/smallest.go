@@ -5,6 +5,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -13,7 +14,7 @@ import (
 // that is an output of the job, or that a task reads which runs. As graphs have no
 // cycles, that each task has such a cause makes the set the smallest one. And what
 // an agent has that goes on stays with it.
-func (o *oracle) smallest(k *core.Kept, r *core.JobRecord, b *core.Batch) {
+func (o *oracle) smallest(k *core.Kept, r *records.Job, b *records.Batch) {
 	if b.Agent != "" || len(b.Reset)+len(b.Moved) == 0 || b.Why == steerReason || o.facts[r.ID].varies {
 		return
 	}
@@ -22,12 +23,12 @@ func (o *oracle) smallest(k *core.Kept, r *core.JobRecord, b *core.Batch) {
 		in := func(r comms.Range) bool { return r.First <= t && t <= r.Last }
 		return slices.ContainsFunc(b.Reset, in) || slices.ContainsFunc(b.Moved, in)
 	}
-	data := map[comms.DatasetRef]core.DatasetRecord{}
+	data := map[comms.DatasetRef]records.Dataset{}
 	for _, d := range past.Data {
 		data[d.Desc.Ref] = d
 	}
 	stays := func(agent string) bool {
-		same := func(f core.Assignment) bool { return f.Agent == agent }
+		same := func(f records.Assignment) bool { return f.Agent == agent }
 		was, is := slices.IndexFunc(workers(&k.Row), same), slices.IndexFunc(workers(r), same)
 		return was >= 0 && is >= 0 && workers(&k.Row)[was].Incarnation == workers(r)[is].Incarnation
 	}
@@ -132,7 +133,7 @@ func (f *facts) producer(src dag.Source) dag.TaskIndex {
 
 // handedOn looks at tasks that change hands: the agent that had one is gone or has
 // set it aside, or the task is done, or has to do with a generator.
-func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *core.Past, stays func(string) bool) {
+func (o *oracle) handedOn(k *core.Kept, r *records.Job, b *records.Batch, past *core.Past, stays func(string) bool) {
 	before := past.Given
 	on := k.Row.Assignments
 	alone := len(on) == 0 || len(on) == 1 && len(on[0].Run) == 0
@@ -149,7 +150,7 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 		for t := m.First; t <= m.Last; t++ {
 			if s, _ := past.States.Get(t); s.Over() || k.Graph.Group(t).Stream != nil ||
 				slices.ContainsFunc(k.Graph.Group(t).Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone }) ||
-				o.facts[k.Row.ID].uprooted(t, past, before, func(f core.Assignment) bool { return stays(f.Agent) && !o.w.leaves(f) }) {
+				o.facts[k.Row.ID].uprooted(t, past, before, func(f records.Assignment) bool { return stays(f.Agent) && !o.w.leaves(f) }) {
 				continue
 			}
 			for _, f := range before {
@@ -163,10 +164,10 @@ func (o *oracle) handedOn(k *core.Kept, r *core.JobRecord, b *core.Batch, past *
 
 // uprooted tells whether a task goes elsewhere with its gang, of which another member
 // has no agent any more: also one that has ended, as the gang restarts whole.
-func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []core.Assignment, stays func(core.Assignment) bool) bool {
+func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []records.Assignment, stays func(records.Assignment) bool) bool {
 	return slices.ContainsFunc(f.members(t), func(m dag.TaskIndex) bool {
 		s, _ := past.States.Get(m)
-		return m != t && s.Over() || m != t && !slices.ContainsFunc(before, func(at core.Assignment) bool {
+		return m != t && s.Over() || m != t && !slices.ContainsFunc(before, func(at records.Assignment) bool {
 			return stays(at) && slices.ContainsFunc(at.Run, func(r comms.Range) bool { return r.First <= m && m <= r.Last })
 		})
 	})
@@ -174,11 +175,11 @@ func (f *facts) uprooted(t dag.TaskIndex, past *core.Past, before []core.Assignm
 
 // has tells whether an agent is given a task. One that has lost it, as an Assign
 // that never came, starts it over.
-func has(given []core.Assignment, r *core.JobRecord, agent string, t dag.TaskIndex) bool {
+func has(given []records.Assignment, r *records.Job, agent string, t dag.TaskIndex) bool {
 	if given == nil {
 		return r.Agent == agent
 	}
-	return slices.ContainsFunc(given, func(f core.Assignment) bool {
+	return slices.ContainsFunc(given, func(f records.Assignment) bool {
 		return f.Agent == agent && slices.ContainsFunc(f.Run, func(r comms.Range) bool { return r.First <= t && t <= r.Last })
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	ctl "github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -54,7 +54,7 @@ func (o *oracle) decided(a *agent, job comms.JobID, epoch uint64) {
 }
 
 // gave tells whether an agent has set a task aside that it had at an epoch.
-func (f *facts) gave(t dag.TaskIndex, from ctl.Assignment, epoch uint64) bool {
+func (f *facts) gave(t dag.TaskIndex, from records.Assignment, epoch uint64) bool {
 	g := f.aside[t]
 	return g == giver{from.Agent, from.Incarnation, epoch}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -16,7 +17,7 @@ type store struct {
 	w      *world
 	c      *controller
 	jobs   map[comms.JobID]*core.Kept
-	agents map[string]core.AgentRecord // durable at once
+	agents map[string]records.Agent // durable at once
 	shards []shard
 }
 
@@ -24,10 +25,10 @@ type store struct {
 // takes time, and waits for no other shard's; when the process dies, a part of the
 // writes on their way, from the oldest, still happens, of each shard another part.
 type shard struct {
-	writes []*write             // on their way, in order
-	busy   time.Duration        // when the last of them will be done
-	told   time.Duration        // when the driver hears of it: in order
-	seen   map[string]core.Seen // by agent, of all jobs of the shard
+	writes []*write                // on their way, in order
+	busy   time.Duration           // when the last of them will be done
+	told   time.Duration           // when the driver hears of it: in order
+	seen   map[string]records.Seen // by agent, of all jobs of the shard
 }
 
 type write struct{ apply func() }
@@ -36,9 +37,9 @@ type write struct{ apply func() }
 func drawShards(seed uint64) int { return pick(rand.New(rand.NewPCG(seed, 44)), 1, 2, 2, 3) }
 
 func newStore(w *world, c *controller) *store {
-	s := &store{w: w, c: c, jobs: map[comms.JobID]*core.Kept{}, agents: map[string]core.AgentRecord{}, shards: make([]shard, w.fate.shards)}
+	s := &store{w: w, c: c, jobs: map[comms.JobID]*core.Kept{}, agents: map[string]records.Agent{}, shards: make([]shard, w.fate.shards)}
 	for i := range s.shards {
-		s.shards[i].seen = map[string]core.Seen{}
+		s.shards[i].seen = map[string]records.Seen{}
 	}
 	return s
 }
@@ -90,7 +91,7 @@ func (s *store) crash() {
 }
 
 // seenOf is how far the shard of a job has seen the events of agents.
-func (s *store) seenOf(k *core.Kept) map[string]core.Seen { return maps.Clone(s.of(k.Row.ID).seen) }
+func (s *store) seenOf(k *core.Kept) map[string]records.Seen { return maps.Clone(s.of(k.Row.ID).seen) }
 
 // past is what the batches of a job tell.
 func (s *store) past(k *core.Kept) *core.Past {
@@ -140,7 +141,7 @@ func (s *store) commit(a core.Store) {
 	}, func() { s.c.answer(core.Stored{Token: a.Token}) })
 }
 
-func (s *store) apply(c *core.Commit) {
+func (s *store) apply(c *records.Commit) {
 	if c.Agent != "" {
 		s.of(c.Job).seen[c.Agent] = c.Seen
 	}
@@ -178,7 +179,7 @@ func (s *store) answer(a core.Ask) comms.Message {
 		return &comms.Reply{Req: q.Req, Code: comms.CodeNotFound, Message: "no such job"}
 	}
 	past := k.Past()
-	have := map[comms.DatasetRef]core.DatasetRecord{}
+	have := map[comms.DatasetRef]records.Dataset{}
 	for _, d := range past.Data {
 		have[d.Desc.Ref] = d
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -192,7 +193,7 @@ func (o *oracle) silent(id comms.JobID, read []dataRead) bool {
 }
 
 // differs sees what is stored of recomputed datasets.
-func (o *oracle) differs(k *core.Kept, f *facts, c *core.Commit) {
+func (o *oracle) differs(k *core.Kept, f *facts, c *records.Commit) {
 	if r := c.Row; r != nil {
 		f.blamed = f.blamed || r.Fails
 		switch {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -26,7 +26,7 @@ func (b *bench) store(sync bool) (s *gcs.Store, job comms.JobID, end func() erro
 	end = func() error { return errors.Join(s.Close(), os.RemoveAll(dir)) }
 	if job, err = comms.NewJobID(); err == nil {
 		made := make(chan error, 1)
-		s.Create(&core.JobRecord{ID: job, Name: "gcs-commit"}, &comms.Submit{Job: job}, single("gcs-commit").Encode(), func(err error) { made <- err })
+		s.Create(&records.Job{ID: job, Name: "gcs-commit"}, &comms.Submit{Job: job}, single("gcs-commit").Encode(), func(err error) { made <- err })
 		err = <-made
 	}
 	if err != nil {
@@ -36,10 +36,10 @@ func (b *bench) store(sync bool) (s *gcs.Store, job comms.JobID, end func() erro
 }
 
 // record is the commit of one finish of a task.
-func record(job comms.JobID, n int) core.Commit {
+func record(job comms.JobID, n int) records.Commit {
 	e := comms.Event{Kind: comms.EventFinished, Task: dag.TaskIndex(n), Attempt: 1, Executor: 1, Usage: &comms.Usage{Start: int64(n), Duration: 1000}}
-	return core.Commit{Job: job, Agent: "perf", Seen: core.Seen{UpTo: uint64(n)},
-		Batch: &core.Batch{Number: uint64(n), Agent: "perf", First: uint64(n), Events: []comms.Event{e}}}
+	return records.Commit{Job: job, Agent: "perf", Seen: records.Seen{UpTo: uint64(n)},
+		Batch: &records.Batch{Number: uint64(n), Agent: "perf", First: uint64(n), Events: []comms.Event{e}}}
 }
 
 // gcsCommit is how many commits of one record each the store takes a second when

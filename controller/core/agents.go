@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/planner"
 )
 
 // agent is one that has ever registered.
 type agent struct {
-	row      AgentRecord
+	row      records.Agent
 	link     *link // nil while it is away
 	synced   bool  // its snapshot is complete: it may be given work
 	away     time.Time
@@ -86,7 +87,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 	if a.row.Incarnation != m.Incarnation {
 		a.fresh, a.intake, a.building = true, intake{}, nil
 	}
-	a.row = AgentRecord{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID,
+	a.row = records.Agent{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID,
 		Seen: c.now.UnixNano(), Platform: m.Platform}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
 	a.takes, a.gathers, a.store = m.Takes, m.Gathers, m.Store
@@ -300,7 +301,7 @@ func (c *Core) adoptKept(j *job, a *agent, js *comms.JobState) {
 	for i := range js.Datasets {
 		have[js.Datasets[i].Ref] = &js.Datasets[i]
 	}
-	commit := Commit{Job: j.id}
+	commit := records.Commit{Job: j.id}
 	for _, d := range sortedData(j.exports) {
 		now, old := have[d.Desc.Ref], d.Desc.Place.Kind
 		switch {

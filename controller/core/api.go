@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -50,7 +51,7 @@ type (
 		Link  LinkID
 		Since time.Time // when its connection broke; zero: now
 		Heard time.Time // when the peer was heard last; zero: when its connection broke
-		Why   LossCause
+		Why   records.LossCause
 	}
 	// Received brings a message. The driver has set Submit.GraphHash.
 	Received struct {
@@ -98,14 +99,14 @@ type (
 	// Loaded brings a job out of the store, before anything else happens. Graph
 	// and Request are nil when the job has ended; Past is then nil or has in Data what was kept.
 	Loaded struct {
-		Row     JobRecord
+		Row     records.Job
 		Request *comms.Submit
 		Graph   *dag.Graph
 		Bytes   []byte
 		Past    *Past
 	}
 	// Known brings an agent that has ever registered out of the store, before Started.
-	Known struct{ Row AgentRecord }
+	Known struct{ Row records.Agent }
 	// Started: every job is loaded.
 	Started struct{}
 	// Paused: the store commits nothing for now, and why; an empty Why ends that.
@@ -116,20 +117,20 @@ type (
 
 // Past is what the store knows of a job: see Replay.
 type Past struct {
-	Row     JobRecord
+	Row     records.Job
 	Request *comms.Submit
 	States  *States
-	Data    []DatasetRecord // every dataset published and not lost since, sorted
-	Seen    map[string]Seen // by agent, of the job's shard
-	Batches uint64          // number of the next batch
-	Given   []Assignment    // the last of the batches
+	Data    []records.Dataset       // every dataset published and not lost since, sorted
+	Seen    map[string]records.Seen // by agent, of the job's shard
+	Batches uint64                  // number of the next batch
+	Given   []records.Assignment    // the last of the batches
 }
 
 // Earlier is what a job can take over of the one from which it resumes.
 type Earlier struct {
 	Same []Pair            // tasks that ended well there and are what they were, sorted by Task; instances too
 	Ends []comms.StreamEnd // of open outputs of tasks in Same
-	Why  []Reason          // of the other static tasks; of none when the past of the earlier job is not known
+	Why  []records.Reason  // of the other static tasks; of none when the past of the earlier job is not known
 }
 
 // Pair is a task and the task of the earlier job that it is.
@@ -209,7 +210,7 @@ type (
 	// Create stores a new job. Answer Stored.
 	Create struct {
 		Token   uint64
-		Row     JobRecord
+		Row     records.Job
 		Request *comms.Submit
 		Graph   []byte
 	}
@@ -217,7 +218,7 @@ type (
 	// those of Batch.Reset restart. Answer Stored.
 	Store struct {
 		Token  uint64
-		Commit Commit
+		Commit records.Commit
 		Graph  *dag.Graph
 		Reason RestartReason
 	}
@@ -229,7 +230,7 @@ type (
 	// GaveUp: an agent is waited for no more, and what it had of jobs restarts; no answer.
 	GaveUp struct{ Agent string }
 	// StoreAgent replaces the row of an agent; no answer.
-	StoreAgent struct{ Row AgentRecord }
+	StoreAgent struct{ Row records.Agent }
 	// Delete removes a job from the store. Answer Stored.
 	Delete struct {
 		Token uint64

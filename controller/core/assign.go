@@ -2,6 +2,7 @@ package core
 
 import (
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -177,5 +178,5 @@ func (c *Core) storeRow(j *job) {
 		return // Create stores it
 	}
 	row := j.rec
-	c.emit(Store{Token: c.await(pending{what: onRow}), Commit: Commit{Job: j.id, Row: &row}})
+	c.emit(Store{Token: c.await(pending{what: onRow}), Commit: records.Commit{Job: j.id, Row: &row}})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // crowd is a controller with agents that are there and jobs, each on one of them.
@@ -65,7 +66,7 @@ func BenchmarkGiveUp(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				for i := range n {
-					c.Step(now, Known{AgentRecord{Name: fmt.Sprintf("ghost%04d", i)}})
+					c.Step(now, Known{records.Agent{Name: fmt.Sprintf("ghost%04d", i)}})
 				}
 				now = now.Add(DefaultGrace)
 				b.StartTimer()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -59,7 +60,7 @@ func (c *Core) submit(l *link, m *comms.Submit) {
 func (c *Core) newJob(m *comms.Submit, w waiter) {
 	c.lives++
 	j := &job{id: m.Job, life: c.cfg.Incarnation + c.lives, stage: stagePreparing, live: &live{waiters: []waiter{w}}}
-	j.rec = JobRecord{ID: m.Job, JobIncarnation: j.life, Phase: comms.JobQueued, Tenant: m.Tenant, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
+	j.rec = records.Job{ID: m.Job, JobIncarnation: j.life, Phase: comms.JobQueued, Tenant: m.Tenant, Priority: m.Priority, Weight: m.Weight, Dir: m.Dir,
 		Labels: m.Labels, GraphHash: c.intern(m.GraphHash), Submitted: c.now.UnixNano(), Keep: m.Keep}
 	if m.Hold {
 		j.rec.Phase = comms.JobHeld
@@ -184,7 +185,7 @@ func (c *Core) answerStored(j *job, l *link, req uint64) {
 		j.waiters = append(j.waiters, waiter{link: l.id, req: req, steers: true})
 		return
 	}
-	c.emit(Store{Token: c.await(pending{what: onRow, link: l.id, req: req}), Commit: Commit{Job: j.id}})
+	c.emit(Store{Token: c.await(pending{what: onRow, link: l.id, req: req}), Commit: records.Commit{Job: j.id}})
 }
 
 func (c *Core) cancel(j *job, why string) (comms.Code, string) {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
@@ -465,7 +466,7 @@ outputs: [d.x, "b[0].x"]
 `)
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &testCluster{rt: rt, g: g, spread: spread}
-		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*Kept{}, rows: map[string]AgentRecord{}}
+		c.world = world{t: t, now: time.Unix(1000, 0), graphs: map[string]*dag.Graph{"g": g}, kept: map[comms.JobID]*Kept{}, rows: map[string]records.Agent{}}
 		for n := range agents {
 			c.agents = append(c.agents, &honest{name: fmt.Sprintf("a%d", n), inc: 1, next: 1, jobs: map[comms.JobID]*honestJob{}})
 		}

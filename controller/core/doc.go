@@ -19,7 +19,7 @@
 //
 //	api          configuration, events, actions
 //	core         Core, Step
-//	records      names of the records of controller/records
+//	host         a host as plans see it
 //	kept         what a store holds of one job, in memory: for tests and the simulator
 //	check        every cross-reference of the state, for tests
 //

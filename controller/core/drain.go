@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -196,7 +197,7 @@ func (c *Core) relieves(j *job) bool {
 
 // toTake lists the datasets that only an agent has that leaves, and that are read
 // by tasks that run or are outputs of the job, sorted.
-func (c *Core) toTake(j *job, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) (out []taking) {
+func (c *Core) toTake(j *job, run []dag.TaskIndex, data map[comms.DatasetRef]records.Dataset) (out []taking) {
 	if !slices.ContainsFunc(j.parts, c.moves) {
 		return nil
 	}
@@ -272,7 +273,7 @@ func (c *Core) roomiest() *agent {
 }
 
 // takenBy lists what a part is to take.
-func (s *settlement) takenBy(k int, data map[comms.DatasetRef]DatasetRecord) (out []comms.Desc) {
+func (s *settlement) takenBy(k int, data map[comms.DatasetRef]records.Dataset) (out []comms.Desc) {
 	for _, t := range s.takes {
 		if t.by == k {
 			d := data[t.ref].Desc

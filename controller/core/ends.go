@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -134,9 +135,9 @@ func (c *Core) endUnassigned(j *job) {
 			c.reply(l, r.req, comms.CodeConflict, "the job is being cancelled")
 		}
 	}
-	commit := Commit{Job: j.id}
+	commit := records.Commit{Job: j.id}
 	if j.rec.Cancel != "" && j.states.Open() > 0 { // that no agent has to stop
-		commit.Batch = &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Cancelled: j.states.cancel(), Why: j.rec.Cancel}
+		commit.Batch = &records.Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Cancelled: j.states.cancel(), Why: j.rec.Cancel}
 		j.rec.Batches++
 	}
 	c.end(j)
@@ -160,7 +161,7 @@ func (c *Core) ended(j *job) {
 }
 
 // lay keeps of a job that has ended only what remains.
-func (c *Core) lay(j *job, r *JobRecord) {
+func (c *Core) lay(j *job, r *records.Job) {
 	j.remains = remains{phase: r.Phase, stopped: r.Phase == comms.JobCancelled || r.Fails, keep: r.Keep, graph: r.GraphHash, agent: r.Agent, incarnation: r.Incarnation, epoch: r.Epoch,
 		ended: r.Ended, stored: r.Stored}
 	for _, f := range r.Assignments {
@@ -186,11 +187,11 @@ func (r *remains) agents() []string {
 func (c *Core) revive(j *job) {
 	c.kept.remove(j)
 	r := &j.remains
-	j.live = &live{rec: JobRecord{ID: j.id, JobIncarnation: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
+	j.live = &live{rec: records.Job{ID: j.id, JobIncarnation: j.life, Phase: r.phase, GraphHash: r.graph, Agent: r.agent, Incarnation: r.incarnation, Epoch: r.epoch,
 		Ended: r.ended, Stored: r.stored, Keep: r.keep, Fails: r.stopped && r.phase == comms.JobFailed}}
 	if len(r.others) > 0 {
 		for _, name := range r.agents() {
-			j.rec.Assignments = append(j.rec.Assignments, Assignment{Agent: name})
+			j.rec.Assignments = append(j.rec.Assignments, records.Assignment{Agent: name})
 		}
 	}
 	j.parts = partsOf(&j.rec, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -70,7 +71,7 @@ func (s *settlement) stuck(j *job) []dag.TaskIndex {
 }
 
 // sayGrown writes into a decision which tasks have outgrown their agents still.
-func (j *job) sayGrown(b *Batch, s *settlement) {
+func (j *job) sayGrown(b *records.Batch, s *settlement) {
 	say := func(t dag.TaskIndex, waits bool, why string) {
 		_, attempt := j.states.Get(t)
 		e := comms.Event{Kind: comms.EventTorn, Task: t, Attempt: attempt, At: b.At, Cause: comms.Cause{Kind: comms.CauseMemory, Text: why}}
@@ -196,11 +197,11 @@ func (c *Core) larger(name string) uint64 {
 
 // expect takes in an agent that a controller before this one knew: it has Grace to come,
 // unless it has left.
-func (c *Core) expect(r *AgentRecord) {
+func (c *Core) expect(r *records.Agent) {
 	if r.Left {
 		return
 	}
-	c.agents[r.Name] = &agent{row: AgentRecord{Name: r.Name, Total: r.Total, Addresses: r.Addresses, Platform: r.Platform}, away: c.now}
+	c.agents[r.Name] = &agent{row: records.Agent{Name: r.Name, Total: r.Total, Addresses: r.Addresses, Platform: r.Platform}, away: c.now}
 	c.changed()
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -43,10 +44,10 @@ func (c *Core) events(a *agent, m *comms.Events) {
 			if j != nil && j.live != nil && !j.deleting && j.life == je.JobIncarnation {
 				// It has gone to another agent, which may not be stored yet: should this
 				// process die before, the next one has the job with this agent.
-				c.commitPart(j, a, b, onCommitted, Commit{Job: j.id})
+				c.commitPart(j, a, b, onCommitted, records.Commit{Job: j.id})
 			}
 		case j.live != nil && je.Epoch < j.partOf(a.row.Name).from:
-			c.commitPart(j, a, b, onCommitted, Commit{Job: j.id}) // of a fragment that it lost
+			c.commitPart(j, a, b, onCommitted, records.Commit{Job: j.id}) // of a fragment that it lost
 		case j.live == nil || j.states == nil || j.ending != nil:
 			c.lateEvents(j, a, b, events)
 		default:
@@ -106,7 +107,7 @@ func (c *Core) overBefore(j *job) {
 }
 
 // commitPart emits one job's part of a batch.
-func (c *Core) commitPart(j *job, a *agent, b *batch, w what, commit Commit) {
+func (c *Core) commitPart(j *job, a *agent, b *batch, w what, commit records.Commit) {
 	b.left++
 	var g *dag.Graph
 	if j.live != nil {
@@ -135,10 +136,10 @@ func (c *Core) acknowledge(a *agent) {
 // lateEvents looks at events of a job that has ended: datasets that were kept
 // may be lost, and recomputed.
 func (c *Core) lateEvents(j *job, a *agent, b *batch, events []comms.Event) {
-	commit := Commit{Job: j.id}
+	commit := records.Commit{Job: j.id}
 	put := func(ref comms.DatasetRef, desc comms.Desc) {
 		if _, kept := j.exports[ref]; kept {
-			d := DatasetRecord{Desc: desc, Agent: a.row.Name}
+			d := records.Dataset{Desc: desc, Agent: a.row.Name}
 			c.comparedLate(j, &d)
 			j.have(d)
 			commit.Datasets = append(commit.Datasets, d)

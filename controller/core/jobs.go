@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -23,15 +24,15 @@ const (
 // million, only what remains: the store has the rest.
 type job struct {
 	id       comms.JobID
-	life     uint64 // see JobRecord.JobIncarnation
+	life     uint64 // see records.Job
 	stage    stage
 	durable  bool
 	deleting bool
-	unsaid   []pending                          // with deleting: batches that are acknowledged when it is deleted
-	gone     bool                               // not in Core.jobs any more
-	remains  remains                            // once it has ended
-	exports  map[comms.DatasetRef]DatasetRecord // nil while there are none
-	*live                                       // nil once it has ended
+	unsaid   []pending                            // with deleting: batches that are acknowledged when it is deleted
+	gone     bool                                 // not in Core.jobs any more
+	remains  remains                              // once it has ended
+	exports  map[comms.DatasetRef]records.Dataset // nil while there are none
+	*live                                         // nil once it has ended
 }
 
 // remains is what is kept in memory of a job that has ended.
@@ -50,7 +51,7 @@ type remains struct {
 
 // live is what is known of a job that runs, or is about to run again.
 type live struct {
-	rec     JobRecord // as it will be stored next; Phase is final only once that is durable
+	rec     records.Job // as it will be stored next; Phase is final only once that is durable
 	waiters []waiter
 	watches []*watch
 	touched bool
@@ -64,13 +65,13 @@ type live struct {
 	planned bool         // one was, and has ended
 	late    string       // which deadlines the plan misses
 	states  *States
-	seen    map[string]Seen
+	seen    map[string]records.Seen
 
 	exported map[exportKey]bool        // outputs whose datasets are exports; instances by their slot's first
 	elements map[comms.DatasetRef]bool // single elements that are
 	result   bool                      // every export is there
 	there    exportAt                  // the sources of exports before this one are there
-	ending   *JobRecord                // the end, while it is being stored
+	ending   *records.Job              // the end, while it is being stored
 
 	recovering *recovery
 	parts      []*part                        // who works on it; none while it waits for an agent
@@ -101,11 +102,11 @@ type exportKey struct {
 
 // recovery is a Prepare under way for a job that is to go on.
 type recovery struct {
-	token  uint64                             // of the Prepare
-	near   string                             // agent that should recompute what it lacks, and takes what has no agent; "" none
-	fresh  map[comms.DatasetRef]DatasetRecord // published since the Prepare
-	lost   map[comms.DatasetRef]struct{}      // lost since
-	rerun  []string                           // tasks asked for
+	token  uint64                               // of the Prepare
+	near   string                               // agent that should recompute what it lacks, and takes what has no agent; "" none
+	fresh  map[comms.DatasetRef]records.Dataset // published since the Prepare
+	lost   map[comms.DatasetRef]struct{}        // lost since
+	rerun  []string                             // tasks asked for
 	why    string
 	reason RestartReason
 	link   LinkID
@@ -222,9 +223,9 @@ func (c *Core) findExports(j *job) {
 }
 
 // have notes that a dataset that outlives the run is there.
-func (j *job) have(d DatasetRecord) {
+func (j *job) have(d records.Dataset) {
 	if j.exports == nil {
-		j.exports = map[comms.DatasetRef]DatasetRecord{}
+		j.exports = map[comms.DatasetRef]records.Dataset{}
 	}
 	j.exports[d.Desc.Ref] = d
 }
@@ -242,8 +243,8 @@ func (j *job) isExport(r comms.DatasetRef) bool {
 
 // jobEvents takes in events of a running job.
 func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64, events []comms.Event) {
-	commit := Commit{Job: j.id, Agent: a.row.Name, Seen: Seen{Incarnation: a.row.Incarnation, UpTo: first + uint64(len(events)) - 1},
-		Batch: &Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: epoch, At: c.now.UnixNano(),
+	commit := records.Commit{Job: j.id, Agent: a.row.Name, Seen: records.Seen{Incarnation: a.row.Incarnation, UpTo: first + uint64(len(events)) - 1},
+		Batch: &records.Batch{Number: j.rec.Batches, Agent: a.row.Name, Incarnation: a.row.Incarnation, Epoch: epoch, At: c.now.UnixNano(),
 			First: first, Events: events}}
 	j.rec.Batches++
 	j.states.At(commit.Batch)
@@ -265,7 +266,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 		torn = torn || e.Kind == comms.EventTorn || (e.Kind == comms.EventSkipped || e.Kind == comms.EventCancelled) && j.states.missed[e.Task]
 		lost = c.datasets(j, a, e, &commit) || e.Kind == comms.EventRetry && j.waitsInVain(e.Task, p) || lost
 		if e.Kind == comms.EventFailed && e.Error != nil {
-			commit.Tasks = append(commit.Tasks, TaskRecord{Task: uint32(e.Task), Error: *e.Error, At: e.At})
+			commit.Tasks = append(commit.Tasks, records.Task{Task: uint32(e.Task), Error: *e.Error, At: e.At})
 			if j.rec.Error == nil {
 				j.rec.Error = e.Error
 			}
@@ -277,8 +278,9 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 	lost = slices.ContainsFunc(j.states.unkept(), j.wanted) || lost
 	j.rec.Totals = j.states.Totals()
 	fails := c.compared(j, commit.Batch)
-	stale := len(j.outdated()) > 0
-	j.result = !j.mixed() && (j.result || j.complete())
+	mixed := j.mixed()
+	stale := mixed && j.rec.Cancel == "" // see outdated
+	j.result = !mixed && (j.result || j.complete())
 	torn = c.findSplits(j) || torn
 	c.touchWith(j, events)
 	over := j.idle() && !j.rec.Homeless || j.rec.Cancel != "" && j.stopped()
@@ -312,7 +314,7 @@ func (c *Core) jobEvents(j *job, a *agent, b *batch, first uint64, epoch uint64,
 // that the controller must have recomputed. An agent recomputes by itself what it loses,
 // but not what it was promised and never had, nor an output of the job that its new
 // process has found: that process knows no epoch and so has no task.
-func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost bool) {
+func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *records.Commit) (lost bool) {
 	r := j.recovering
 	if r != nil {
 		collect(r.fresh, e, a.row.Name)
@@ -347,11 +349,11 @@ func (c *Core) datasets(j *job, a *agent, e *comms.Event, commit *Commit) (lost 
 			delete(r.lost, d.Ref)
 		}
 		if j.isExport(d.Ref) {
-			rec := DatasetRecord{Desc: *d, Agent: a.row.Name}
+			rec := records.Dataset{Desc: *d, Agent: a.row.Name}
 			rec.Desc.Place.Bytes = bytes.Clone(d.Place.Bytes) // not the whole message that it came in
 			j.have(rec)
 			if commit.Datasets == nil { // perhaps every event has one
-				commit.Datasets = make([]DatasetRecord, 0, min(len(commit.Batch.Events), 64))
+				commit.Datasets = make([]records.Dataset, 0, min(len(commit.Batch.Events), 64))
 			}
 			commit.Datasets = append(commit.Datasets, rec)
 		}
@@ -461,7 +463,7 @@ func (c *Core) loaded(ev *Loaded) {
 	for _, p := range j.parts {
 		if c.agents[p.agent] == nil {
 			// Not seen yet: it has Grace to come before another takes its jobs.
-			c.agents[p.agent] = &agent{row: AgentRecord{Name: p.agent}, away: c.now}
+			c.agents[p.agent] = &agent{row: records.Agent{Name: p.agent}, away: c.now}
 			c.changed()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // An agent that holds what only others read is told that it does: its process may be
@@ -14,7 +15,7 @@ func TestHolderIsToldWhatOthersRead(t *testing.T) {
 	far := local
 	far.Place = comms.Place{Kind: comms.PlaceAgent, Where: "a1"}
 	to := []*comms.Assign{{Datasets: []comms.Desc{own}}, {Datasets: []comms.Desc{far}}, {Datasets: []comms.Desc{far}}}
-	keepForOthers(to, []*part{{agent: "a1"}, {agent: "a2"}, {agent: "a3"}}, map[comms.DatasetRef]DatasetRecord{local.Ref: {Desc: local, Agent: "a1"}})
+	keepForOthers(to, []*part{{agent: "a1"}, {agent: "a2"}, {agent: "a3"}}, map[comms.DatasetRef]records.Dataset{local.Ref: {Desc: local, Agent: "a1"}})
 	got := to[0].Datasets
 	if len(got) != 2 || got[0].Ref != own.Ref || got[1].Ref != local.Ref || got[1].Place.Kind != comms.PlaceSegment {
 		t.Errorf("the holder is told of %v", got)

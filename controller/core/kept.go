@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -11,22 +12,22 @@ import (
 // and the commits after it mean. The simulator and the tests of this package keep
 // jobs so; controller/gcs keeps them on disk.
 type Kept struct {
-	Row     JobRecord
+	Row     records.Job
 	Request *comms.Submit
 	Graph   *dag.Graph
 	Bytes   []byte // encoded graph
-	Batches []Batch
-	Data    map[comms.DatasetRef]DatasetRecord // rows, of datasets that outlive the run
-	Seen    map[string]Seen                    // by agent
+	Batches []records.Batch
+	Data    map[comms.DatasetRef]records.Dataset // rows, of datasets that outlive the run
+	Seen    map[string]records.Seen              // by agent
 }
 
 // NewKept is the job that a Create stores. g is its graph, decoded.
 func NewKept(c Create, g *dag.Graph) *Kept {
-	return &Kept{Row: c.Row, Request: c.Request, Graph: g, Bytes: c.Graph, Data: map[comms.DatasetRef]DatasetRecord{}, Seen: map[string]Seen{}}
+	return &Kept{Row: c.Row, Request: c.Request, Graph: g, Bytes: c.Graph, Data: map[comms.DatasetRef]records.Dataset{}, Seen: map[string]records.Seen{}}
 }
 
 // Apply changes the job as a commit asks.
-func (k *Kept) Apply(c *Commit) {
+func (k *Kept) Apply(c *records.Commit) {
 	if c.Row != nil {
 		k.Row = *c.Row
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 // link is a peer that can be spoken to.
@@ -52,7 +53,7 @@ func (c *Core) linkDown(ev LinkDown) {
 			if !a.leaving.gone {
 				c.abandon(a)
 			}
-		case ev.Why == LossEnded:
+		case ev.Why == records.LossEnded:
 			c.giveUpOn(a)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -56,7 +57,7 @@ func newGatherers(rt *rapid.T) *gatherers {
 	}
 	w.c.started = true
 	w.j = &job{id: testJob("1"), life: 1, stage: stageActive, durable: true, live: &live{graph: g, states: NewStates(g), request: &comms.Submit{}}}
-	w.j.rec = JobRecord{ID: w.j.id, JobIncarnation: 1, Phase: comms.JobRunning, Epoch: 1}
+	w.j.rec = records.Job{ID: w.j.id, JobIncarnation: 1, Phase: comms.JobRunning, Epoch: 1}
 	w.c.jobs[w.j.id], w.c.running[w.j.id] = w.j, w.j
 	var parts []*part
 	for i := range 3 {
@@ -64,7 +65,7 @@ func newGatherers(rt *rapid.T) *gatherers {
 		w.agents = append(w.agents, a)
 		l := &link{id: LinkID(i + 1), agent: true, name: a.name, watches: map[*watch]struct{}{}}
 		w.c.links[l.id] = l
-		w.c.agents[a.name] = &agent{row: AgentRecord{Name: a.name, Incarnation: 1}, link: l, synced: true}
+		w.c.agents[a.name] = &agent{row: records.Agent{Name: a.name, Incarnation: 1}, link: l, synced: true}
 		parts = append(parts, &part{agent: a.name, incarnation: 1, told: 1})
 	}
 	for i := range n {

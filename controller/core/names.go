@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
 // LocateExports lists a job's exports that are there, in the order of the graph and
 // without their agents' addresses. missing names the others.
-func LocateExports(g *dag.Graph, s *States, have map[comms.DatasetRef]DatasetRecord) (out []comms.LocatedData, missing []string) {
+func LocateExports(g *dag.Graph, s *States, have map[comms.DatasetRef]records.Dataset) (out []comms.LocatedData, missing []string) {
 	for i := range g.Exports {
 		for _, src := range g.Exports[i].Sources {
 			refs, complete := s.Expand(src)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -156,7 +157,7 @@ func TestStatesUnderAnyEvents(t *testing.T) {
 		r := NewReplay(g, true)
 		live := NewStates(g)
 		for n := range rapid.IntRange(0, 30).Draw(t, "batches") {
-			b := Batch{Number: uint64(n), Agent: "a", Granting: GrantBegun}
+			b := records.Batch{Number: uint64(n), Agent: "a", Granting: records.GrantBegun}
 			if rapid.IntRange(0, 5).Draw(t, "reset") == 0 {
 				first := rapid.Uint32Range(0, 8).Draw(t, "first")
 				b.Reset = []comms.Range{{First: dag.TaskIndex(first), Last: dag.TaskIndex(first + rapid.Uint32Range(0, 3).Draw(t, "more"))}}
@@ -300,7 +301,7 @@ func TestNoAttemptTwice(t *testing.T) {
 			for i := range rapid.IntRange(0, len(events)).Draw(t, "told") {
 				s.Apply(&events[i])
 			}
-			b := Batch{Epoch: uint64(process), Granting: GrantBegun}
+			b := records.Batch{Epoch: uint64(process), Granting: records.GrantBegun}
 			for _, task := range all {
 				if state := s.get(task); state == TaskAbsent {
 					continue
@@ -335,7 +336,7 @@ tasks:
 		if !ok {
 			t.Fatal("no task ", name)
 		}
-		s.At(&Batch{Epoch: epoch, Agent: "a"})
+		s.At(&records.Batch{Epoch: epoch, Agent: "a"})
 		return s.Apply(&comms.Event{Kind: kind, Task: i, Attempt: attempt})
 	}
 	late, _ := g.Lookup("late")

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -40,7 +41,7 @@ func (p *part) hear(js *comms.JobState) {
 }
 
 // partsOf returns the parts of a job as they were stored.
-func partsOf(r *JobRecord, given []Assignment) []*part {
+func partsOf(r *records.Job, given []records.Assignment) []*part {
 	if r.Agent == "" {
 		return nil
 	}
@@ -50,7 +51,7 @@ func partsOf(r *JobRecord, given []Assignment) []*part {
 	out := make([]*part, len(r.Assignments))
 	for i, f := range r.Assignments {
 		out[i] = &part{agent: f.Agent, incarnation: f.Incarnation, from: f.From}
-		if k := slices.IndexFunc(given, func(g Assignment) bool { return g.Agent == f.Agent }); k >= 0 {
+		if k := slices.IndexFunc(given, func(g records.Assignment) bool { return g.Agent == f.Agent }); k >= 0 {
 			out[i].run = given[k].Run
 		}
 	}
@@ -68,18 +69,18 @@ func (j *job) setParts(parts []*part) {
 	j.rec.Agent, j.rec.Incarnation = parts[0].agent, parts[0].incarnation
 	if len(parts) > 1 || parts[0].from > 1 { // its agent may have had it before, and say so to the next controller
 		for _, p := range parts {
-			j.rec.Assignments = append(j.rec.Assignments, Assignment{Agent: p.agent, Incarnation: p.incarnation, From: p.from})
+			j.rec.Assignments = append(j.rec.Assignments, records.Assignment{Agent: p.agent, Incarnation: p.incarnation, From: p.from})
 		}
 	}
 }
 
 // given lists who has which tasks, for the store; nil of a job on one agent.
-func given(parts []*part) (out []Assignment) {
+func given(parts []*part) (out []records.Assignment) {
 	if len(parts) < 2 {
 		return nil
 	}
 	for _, p := range parts {
-		out = append(out, Assignment{Agent: p.agent, Incarnation: p.incarnation, From: p.from, Run: p.run})
+		out = append(out, records.Assignment{Agent: p.agent, Incarnation: p.incarnation, From: p.from, Run: p.run})
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 )
 
 func (w *world) linkName(id LinkID) string {
@@ -76,7 +77,7 @@ func (w *world) sinceStart(text string) string {
 	return at.Sub(time.Unix(1000, 0)).String()
 }
 
-func describe(c *Commit) string {
+func describe(c *records.Commit) string {
 	s := jobName(c.Job)
 	if r := c.Row; r != nil {
 		s += fmt.Sprintf(" row(%s epoch=%d done=%d/%d)", r.Phase, r.Epoch, r.Totals.Done, r.Totals.Tasks)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -214,13 +215,13 @@ func (c *Core) finalWatch(j *job) {
 
 // EndOf is what a watcher of a job that has ended is told. Of a row that has not, as
 // the job ran again before the store was read, the core makes nothing but a watch.
-func EndOf(r *JobRecord, req uint64) *comms.Progress {
+func EndOf(r *records.Job, req uint64) *comms.Progress {
 	m := progressOf(r)
 	m.Req, m.Final, m.Result = req, true, r.Phase == comms.JobDone
 	return m
 }
 
-func progressOf(r *JobRecord) *comms.Progress {
+func progressOf(r *records.Job) *comms.Progress {
 	return &comms.Progress{Job: r.ID, Name: r.Name, Phase: r.Phase, Groups: r.Groups, Error: r.Why(), Started: r.Started, Ended: r.Ended, Ran: r.Ran,
 		BytesOut: r.Totals.BytesOut, TaskTime: r.Totals.TaskTime, Spilled: r.Totals.Spilled, Copied: r.Totals.Copied, Device: r.Totals.Device,
 		Differs: r.Differs, Differing: r.Differing}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -29,7 +30,7 @@ type lineage struct {
 	nowhere  map[comms.DatasetRef]bool  // recomputed when all had read it, and the sum that they read was never published
 	suspects map[dag.TaskIndex]struct{} // tasks that may have read what is lost
 	outdated map[dag.TaskIndex]bool     // tasks that have
-	differs  []Difference               // since they were taken last
+	differs  []records.Difference       // since they were taken last
 }
 
 // part64 names 64 elements of an output.
@@ -109,7 +110,7 @@ func (s *States) publishes(d *comms.Desc) {
 		l.varies[d.Ref.Task] = true
 	}
 	if was != 0 && sum != 0 {
-		l.differs = append(l.differs, Difference{Ref: d.Ref, Attempt: d.Attempt, Was: was, Is: sum})
+		l.differs = append(l.differs, records.Difference{Ref: d.Ref, Attempt: d.Attempt, Was: was, Is: sum})
 	}
 	if was != 0 || d.Attempt > 1 { // an earlier attempt of which no event came may have been read
 		s.readers(d.Ref, l.suspect)
@@ -217,7 +218,7 @@ func (l *lineage) startsOver(t dag.TaskIndex) {
 }
 
 // takeDiffering returns what differs that was not returned before.
-func (s *States) takeDiffering() []Difference {
+func (s *States) takeDiffering() []records.Difference {
 	d := s.lineage.differs
 	s.lineage.differs = nil
 	return d
@@ -382,7 +383,7 @@ func (s *States) readers(r comms.DatasetRef, f func(dag.TaskIndex)) {
 
 // compared reports datasets of a batch's events that were recomputed and differ.
 // It tells whether the job's policy has it fail for that.
-func (c *Core) compared(j *job, b *Batch) (fails bool) {
+func (c *Core) compared(j *job, b *records.Batch) (fails bool) {
 	why := c.report(j, b)
 	if why == nil || j.rec.Cancel != "" {
 		return false
@@ -392,7 +393,7 @@ func (c *Core) compared(j *job, b *Batch) (fails bool) {
 }
 
 // report is compared without what becomes of the job: it returns the error of one that fails.
-func (c *Core) report(j *job, b *Batch) *comms.TaskError {
+func (c *Core) report(j *job, b *records.Batch) *comms.TaskError {
 	found := j.states.takeDiffering()
 	if len(found) == 0 {
 		return j.unheard()
@@ -431,7 +432,7 @@ func (j *job) unheard() *comms.TaskError {
 
 // comparedLate reports of a job that has ended that a dataset it kept was recomputed and
 // differs. All its readers have ended with the job.
-func (c *Core) comparedLate(j *job, d *DatasetRecord) {
+func (c *Core) comparedLate(j *job, d *records.Dataset) {
 	old := j.exports[d.Desc.Ref]
 	if was, is := old.Desc.Sum(), d.Desc.Sum(); was != 0 && is != 0 && was != is {
 		c.emit(Differs{Job: j.id, Text: fmt.Sprintf("a dataset that was kept was recomputed after the job's end, by attempt %d at task number %d, and differs", d.Desc.Attempt, d.Desc.Ref.Task), Datasets: 1})
@@ -439,7 +440,7 @@ func (c *Core) comparedLate(j *job, d *DatasetRecord) {
 }
 
 // differing says which dataset differs.
-func differing(g *dag.Graph, d *Difference) string {
+func differing(g *dag.Graph, d *records.Difference) string {
 	return fmt.Sprintf("dataset %s was recomputed and differs: its hash begins with %016x, before with %016x", g.DatasetName(dag.Dataset(d.Ref)), d.Is, d.Was)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -30,7 +31,7 @@ func (c *Core) recover(j *job, near string, asked bool) {
 }
 
 func (c *Core) prepareAgain(j *job, r *recovery) {
-	r.fresh, r.lost = map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
+	r.fresh, r.lost = map[comms.DatasetRef]records.Dataset{}, map[comms.DatasetRef]struct{}{}
 	if old := j.recovering; old == nil {
 		c.token++
 		r.token = c.token
@@ -211,10 +212,10 @@ func (c *Core) reopen(j *job, ev *Prepared) {
 // it has, that; of one that goes on what rules say that it keeps: exports, and
 // datasets with a consumer that has not ended. Inline datasets are in the store.
 // published names all that was ever there.
-func (c *Core) surviving(j *job, r *recovery, ev *Prepared, states *States) (data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) {
+func (c *Core) surviving(j *job, r *recovery, ev *Prepared, states *States) (data map[comms.DatasetRef]records.Dataset, published map[comms.DatasetRef]struct{}) {
 	probe := job{live: &live{graph: ev.Graph, states: states}}
 	c.findExports(&probe)
-	data, published = map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
+	data, published = map[comms.DatasetRef]records.Dataset{}, map[comms.DatasetRef]struct{}{}
 	for _, d := range ev.Past.Data {
 		data[d.Desc.Ref] = d
 	}
@@ -247,7 +248,7 @@ func (c *Core) surviving(j *job, r *recovery, ev *Prepared, states *States) (dat
 		case p.gone:
 			now, ok := p.have[ref]
 			if a := c.agents[p.agent]; ok && a.synced {
-				keep, data[ref] = true, DatasetRecord{Desc: now, Agent: d.Agent}
+				keep, data[ref] = true, records.Dataset{Desc: now, Agent: d.Agent}
 			}
 		case r.ended:
 			now, kept := j.exports[ref]
@@ -291,7 +292,7 @@ func findTasks(g *dag.Graph, s *States, names []string) (out []dag.TaskIndex, pr
 
 // again makes set start over, finds what else must run, stores the decision and
 // assigns the job anew.
-func (c *Core) again(j *job, r *recovery, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
+func (c *Core) again(j *job, r *recovery, data map[comms.DatasetRef]records.Dataset, published map[comms.DatasetRef]struct{}, set []dag.TaskIndex) {
 	set = c.startsAnew(j, r, set)
 	grown := j.states.grownTasks()
 	var run, closed, redo []dag.TaskIndex
@@ -355,7 +356,7 @@ func (c *Core) again(j *job, r *recovery, data map[comms.DatasetRef]DatasetRecor
 
 // anew makes more start over, and what goes with that, and returns it with set, which has
 // done so before, and what must run then: see needed.
-func (c *Core) anew(j *job, r *recovery, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}, set, more []dag.TaskIndex) (all, run, closed []dag.TaskIndex) {
+func (c *Core) anew(j *job, r *recovery, data map[comms.DatasetRef]records.Dataset, published map[comms.DatasetRef]struct{}, set, more []dag.TaskIndex) (all, run, closed []dag.TaskIndex) {
 	cut := map[dag.TaskIndex]bool{} // what had been skipped or cancelled, and has started over
 	for first := true; first || len(more) > 0; first = false {
 		unrun := j.states.endedWith(more, cut)
@@ -377,7 +378,7 @@ func (c *Core) anew(j *job, r *recovery, data map[comms.DatasetRef]DatasetRecord
 
 // redone lists the tasks of run, but for those that move, that start over: they had
 // ended, or had begun on an agent that does not go on with them.
-func (j *job) redone(run, moved []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) (redo []dag.TaskIndex) {
+func (j *job) redone(run, moved []dag.TaskIndex, data map[comms.DatasetRef]records.Dataset) (redo []dag.TaskIndex) {
 	made := map[dag.TaskIndex]struct{}{}
 	for ref := range data {
 		made[ref.Task] = struct{}{}
@@ -432,7 +433,7 @@ func union(lists ...[]dag.TaskIndex) []dag.TaskIndex {
 // needed returns the tasks that must run so that the job comes to its end, and
 // those that need not although they have not ended, as far as is known: their
 // agent is gone, and all that would have read their outputs has ended.
-func (c *Core) needed(j *job, r *recovery, data map[comms.DatasetRef]DatasetRecord, published map[comms.DatasetRef]struct{}) (run, closed []dag.TaskIndex) {
+func (c *Core) needed(j *job, r *recovery, data map[comms.DatasetRef]records.Dataset, published map[comms.DatasetRef]struct{}) (run, closed []dag.TaskIndex) {
 	spare := j.unread()
 	var targets []dag.TaskIndex
 	j.states.Each(func(t dag.TaskIndex, s TaskState) {

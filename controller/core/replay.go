@@ -6,28 +6,29 @@ import (
 	"sort"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
 // Replay rebuilds what is known of a job from its batches: call Add for each in order.
 type Replay struct {
 	States  *States
-	Batches uint64       // number of the next batch
-	Given   []Assignment // who has which tasks, as decided last
-	data    map[comms.DatasetRef]DatasetRecord
+	Batches uint64               // number of the next batch
+	Given   []records.Assignment // who has which tasks, as decided last
+	data    map[comms.DatasetRef]records.Dataset
 }
 
 // NewReplay returns an empty Replay; with data it also collects the datasets.
 func NewReplay(g *dag.Graph, data bool) *Replay {
 	r := &Replay{States: NewStates(g)}
 	if data {
-		r.data = map[comms.DatasetRef]DatasetRecord{}
+		r.data = map[comms.DatasetRef]records.Dataset{}
 	}
 	return r
 }
 
 // Add takes one batch in.
-func (r *Replay) Add(b *Batch) {
+func (r *Replay) Add(b *records.Batch) {
 	r.Batches = max(r.Batches, b.Number+1)
 	r.States.StartOver(b)
 	forget(r.data, b.Reset)
@@ -46,7 +47,7 @@ func (r *Replay) Add(b *Batch) {
 }
 
 // forget removes what tasks have made that start over.
-func forget(data map[comms.DatasetRef]DatasetRecord, tasks []comms.Range) {
+func forget(data map[comms.DatasetRef]records.Dataset, tasks []comms.Range) {
 	if len(tasks) == 0 {
 		return
 	}
@@ -58,23 +59,23 @@ func forget(data map[comms.DatasetRef]DatasetRecord, tasks []comms.Range) {
 }
 
 // Data returns the datasets that were published and not lost since, sorted.
-func (r *Replay) Data() []DatasetRecord {
+func (r *Replay) Data() []records.Dataset {
 	return sortedData(r.data)
 }
 
-func sortedData(m map[comms.DatasetRef]DatasetRecord) []DatasetRecord {
+func sortedData(m map[comms.DatasetRef]records.Dataset) []records.Dataset {
 	out := slices.Collect(maps.Values(m))
-	slices.SortFunc(out, func(a, b DatasetRecord) int { return a.Desc.Ref.Compare(b.Desc.Ref) })
+	slices.SortFunc(out, func(a, b records.Dataset) int { return a.Desc.Ref.Compare(b.Desc.Ref) })
 	return out
 }
 
 // collect notes in m what an event says of datasets.
-func collect(m map[comms.DatasetRef]DatasetRecord, e *comms.Event, agent string) {
+func collect(m map[comms.DatasetRef]records.Dataset, e *comms.Event, agent string) {
 	if e.Kind == comms.EventLost {
 		delete(m, e.Cause.Ref)
 		return
 	}
 	for i := range e.Outputs {
-		m[e.Outputs[i].Ref] = DatasetRecord{Desc: e.Outputs[i], Agent: agent}
+		m[e.Outputs[i].Ref] = records.Dataset{Desc: e.Outputs[i], Agent: agent}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -58,15 +59,15 @@ func checkAgain(g *dag.Graph, r *comms.Resume) string {
 func (c *Core) takeOver(j *job, r *recovery, e *Earlier) {
 	id := j.request.Resume.Job
 	if e == nil {
-		e = &Earlier{Why: []Reason{{Text: fmt.Sprintf("job %s is not there any more", id), Tasks: allOf(j.graph)}}}
+		e = &Earlier{Why: []records.Reason{{Text: fmt.Sprintf("job %s is not there any more", id), Tasks: allOf(j.graph)}}}
 	}
 	have := c.offered(id)
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Granting: GrantBegun}
+	b := &records.Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Granting: records.GrantBegun}
 	gone := map[dag.TaskIndex]struct{}{} // tasks that must recompute what is not there
 	for more := true; more; {
 		more = false
 		c.assume(j, r, e, b, have, gone)
-		data, published := map[comms.DatasetRef]DatasetRecord{}, map[comms.DatasetRef]struct{}{}
+		data, published := map[comms.DatasetRef]records.Dataset{}, map[comms.DatasetRef]struct{}{}
 		c.counted(j, r, data)
 		run, _ := c.needed(j, r, data, published)
 		for _, t := range run {
@@ -78,7 +79,7 @@ func (c *Core) takeOver(j *job, r *recovery, e *Earlier) {
 	b.Reasons = reasons(j.graph, e, gone)
 	j.rec.Batches++
 	j.rec.Totals = j.states.Totals()
-	commit := Commit{Job: j.id, Batch: b}
+	commit := records.Commit{Job: j.id, Batch: b}
 	for _, d := range sortedData(r.fresh) {
 		if j.isExport(d.Desc.Ref) {
 			j.have(d)
@@ -99,8 +100,8 @@ func allOf(g *dag.Graph) []comms.Range {
 }
 
 // offered lists the datasets of an ended job that can be had, by task.
-func (c *Core) offered(id comms.JobID) map[dag.TaskIndex][]DatasetRecord {
-	have := map[dag.TaskIndex][]DatasetRecord{}
+func (c *Core) offered(id comms.JobID) map[dag.TaskIndex][]records.Dataset {
+	have := map[dag.TaskIndex][]records.Dataset{}
 	old := c.jobs[id]
 	if old == nil || old.live != nil || old.deleting {
 		return have
@@ -114,7 +115,7 @@ func (c *Core) offered(id comms.JobID) map[dag.TaskIndex][]DatasetRecord {
 }
 
 // canAdopt tells whether a dataset of an ended job is where it can be copied.
-func (c *Core) canAdopt(d *DatasetRecord) bool {
+func (c *Core) canAdopt(d *records.Dataset) bool {
 	switch d.Desc.Place.Kind {
 	case comms.PlaceInline:
 		return true
@@ -127,9 +128,9 @@ func (c *Core) canAdopt(d *DatasetRecord) bool {
 
 // assume brings the job to where it stands when all tasks that can be taken over are
 // but those that must run for what is gone, and writes that into the decision.
-func (c *Core) assume(j *job, r *recovery, e *Earlier, b *Batch, have map[dag.TaskIndex][]DatasetRecord, gone map[dag.TaskIndex]struct{}) {
+func (c *Core) assume(j *job, r *recovery, e *Earlier, b *records.Batch, have map[dag.TaskIndex][]records.Dataset, gone map[dag.TaskIndex]struct{}) {
 	j.states, j.adopt = NewStates(j.graph), map[comms.DatasetRef]adoptable{}
-	r.fresh = map[comms.DatasetRef]DatasetRecord{}
+	r.fresh = map[comms.DatasetRef]records.Dataset{}
 	b.Events = nil
 	runs := func(t dag.TaskIndex) bool {
 		_, is := gone[t]
@@ -151,7 +152,7 @@ func (c *Core) assume(j *job, r *recovery, e *Earlier, b *Batch, have map[dag.Ta
 			desc.Ref.Task, desc.Attempt = p.Task, 1
 			if desc.Place.Kind == comms.PlaceInline {
 				ev.Outputs = append(ev.Outputs, desc)
-				r.fresh[desc.Ref] = DatasetRecord{Desc: desc}
+				r.fresh[desc.Ref] = records.Dataset{Desc: desc}
 				continue
 			}
 			desc.Place = comms.Place{Kind: comms.PlaceAgent, Where: d.Agent}
@@ -166,7 +167,7 @@ func (c *Core) assume(j *job, r *recovery, e *Earlier, b *Batch, have map[dag.Ta
 }
 
 // counted adds to data what was taken over: what is in the store, and what is to be copied.
-func (c *Core) counted(j *job, r *recovery, data map[comms.DatasetRef]DatasetRecord) {
+func (c *Core) counted(j *job, r *recovery, data map[comms.DatasetRef]records.Dataset) {
 	for ref, d := range r.fresh {
 		data[ref] = d
 	}
@@ -174,7 +175,7 @@ func (c *Core) counted(j *job, r *recovery, data map[comms.DatasetRef]DatasetRec
 }
 
 // adoptables adds to data what is still to be copied from the earlier job.
-func (c *Core) adoptables(j *job, data map[comms.DatasetRef]DatasetRecord) {
+func (c *Core) adoptables(j *job, data map[comms.DatasetRef]records.Dataset) {
 	if len(j.adopt) == 0 {
 		return
 	}
@@ -184,7 +185,7 @@ func (c *Core) adoptables(j *job, data map[comms.DatasetRef]DatasetRecord) {
 			continue
 		}
 		if d, ok := old.exports[a.from]; ok && c.canAdopt(&d) && d.Agent == a.agent {
-			data[ref] = DatasetRecord{Desc: a.desc, Agent: a.agent}
+			data[ref] = records.Dataset{Desc: a.desc, Agent: a.agent}
 		}
 	}
 }
@@ -193,17 +194,17 @@ func (c *Core) adoptables(j *job, data map[comms.DatasetRef]DatasetRecord) {
 const mostReasons = 1000
 
 // reasons says of each task that runs why it does.
-func reasons(g *dag.Graph, e *Earlier, gone map[dag.TaskIndex]struct{}) []Reason {
+func reasons(g *dag.Graph, e *Earlier, gone map[dag.TaskIndex]struct{}) []records.Reason {
 	why := slices.Clone(e.Why)
 	var again []dag.TaskIndex
 	for t := range gone {
 		again = append(again, t)
 	}
 	if slices.Sort(again); len(again) > 0 {
-		why = append(why, Reason{Text: "its outputs are not kept any more and are needed", Tasks: comms.Ranges(again)})
+		why = append(why, records.Reason{Text: "its outputs are not kept any more and are needed", Tasks: comms.Ranges(again)})
 	}
 	if len(why) > mostReasons {
-		rest := Reason{Text: "what it reads runs again, or it has changed: there are too many reasons to keep each"}
+		rest := records.Reason{Text: "what it reads runs again, or it has changed: there are too many reasons to keep each"}
 		for _, w := range why[mostReasons-1:] {
 			rest.Tasks = append(rest.Tasks, w.Tasks...)
 		}
@@ -221,7 +222,7 @@ type adopting struct {
 
 // toAdopt decides which datasets of the earlier job agents copy: each the one that
 // has it. Datasets without readers are left, unless the job keeps all that it makes.
-func (c *Core) toAdopt(j *job, s *settlement, data map[comms.DatasetRef]DatasetRecord) {
+func (c *Core) toAdopt(j *job, s *settlement, data map[comms.DatasetRef]records.Dataset) {
 	var refs []comms.DatasetRef
 	for ref := range j.adopt {
 		if _, counts := data[ref]; counts && (j.isExport(ref) || j.wanted(ref)) {

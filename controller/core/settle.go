@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/planner"
 )
@@ -135,7 +136,7 @@ func (s *settlement) add(a *agent, from uint64) int {
 
 // unbegun lists the tasks that move and do not restart, as they had not begun, by the agent
 // that gets them, and how many they are.
-func (s *settlement) unbegun(j *job, restart []dag.TaskIndex) (out []Assignment, n int) {
+func (s *settlement) unbegun(j *job, restart []dag.TaskIndex) (out []records.Assignment, n int) {
 	to := map[string][]dag.TaskIndex{}
 	for _, t := range s.moved {
 		if st := j.states.get(t); st == TaskRunning || st.Over() || j.states.cut[t] || contains(restart, t) {
@@ -149,7 +150,7 @@ func (s *settlement) unbegun(j *job, restart []dag.TaskIndex) (out []Assignment,
 		n++
 	}
 	for _, name := range slices.Sorted(maps.Keys(to)) {
-		out = append(out, Assignment{Agent: name, Run: comms.Ranges(to[name])})
+		out = append(out, records.Assignment{Agent: name, Run: comms.Ranges(to[name])})
 	}
 	return out, n
 }
@@ -259,8 +260,8 @@ type resetting struct {
 // decision brings the states in line with what was decided, and returns the record
 // of it, nil when there is nothing to record. It is stored together with the job's
 // new epoch: neither may be known without the other.
-func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *Batch {
-	b := &Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: comms.Ranges(s.moved), Granting: GrantBegun}
+func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *resetting, why string) *records.Batch {
+	b := &records.Batch{Number: j.rec.Batches, Epoch: j.rec.Epoch, At: c.now.UnixNano(), Moved: comms.Ranges(s.moved), Granting: records.GrantBegun}
 	restarts := len(s.moved) > 0
 	if over != nil {
 		var unbegun int
@@ -298,12 +299,12 @@ func (c *Core) decision(j *job, s *settlement, closed []dag.TaskIndex, over *res
 }
 
 // storeDecision stores a batch with the row that goes with it.
-func (c *Core) storeDecision(j *job, b *Batch, reason RestartReason, drop []comms.DatasetRef, p pending) {
+func (c *Core) storeDecision(j *job, b *records.Batch, reason RestartReason, drop []comms.DatasetRef, p pending) {
 	if b != nil {
 		b.Given = given(j.parts)
 	}
 	row := j.rec
-	c.emit(Store{Token: c.await(p), Commit: Commit{Job: j.id, Row: &row, Batch: b, Drop: drop}, Graph: j.graph, Reason: reason})
+	c.emit(Store{Token: c.await(p), Commit: records.Commit{Job: j.id, Row: &row, Batch: b, Drop: drop}, Graph: j.graph, Reason: reason})
 }
 
 func contains(sorted []dag.TaskIndex, t dag.TaskIndex) bool {
@@ -314,7 +315,7 @@ func contains(sorted []dag.TaskIndex, t dag.TaskIndex) bool {
 // hand opens a new epoch in which each part of a settlement has its tasks of run,
 // and keeps what they are to be told until it is durable. data is nil of a job in
 // which nothing has happened.
-func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) {
+func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.DatasetRef]records.Dataset) {
 	spare := j.spare
 	c.begin(j, s.parts)
 	j.rec.Homeless = s.left
@@ -360,7 +361,7 @@ func (c *Core) hand(j *job, s *settlement, run []dag.TaskIndex, data map[comms.D
 
 // keepForOthers names to each agent what others were told that it has. It may be a
 // process that has found that in memory and has no task that reads it.
-func keepForOthers(to []*comms.Assign, parts []*part, data map[comms.DatasetRef]DatasetRecord) {
+func keepForOthers(to []*comms.Assign, parts []*part, data map[comms.DatasetRef]records.Dataset) {
 	for k, p := range parts {
 		for i, m := range to {
 			if i == k {
@@ -385,7 +386,7 @@ type known struct {
 	ended   []comms.Ended
 }
 
-func (c *Core) common(j *job, run []dag.TaskIndex, data map[comms.DatasetRef]DatasetRecord) (k known) {
+func (c *Core) common(j *job, run []dag.TaskIndex, data map[comms.DatasetRef]records.Dataset) (k known) {
 	if data == nil {
 		return k
 	}
@@ -413,7 +414,7 @@ func (c *Core) peersOf(parts []*part, k int) (out []comms.Assignment) {
 
 // inputs lists the datasets that tasks read at an agent and that no task makes
 // which runs, with where they are.
-func (c *Core) inputs(j *job, agent string, tasks []dag.TaskIndex, running map[dag.TaskIndex]struct{}, data map[comms.DatasetRef]DatasetRecord) (out []comms.Desc) {
+func (c *Core) inputs(j *job, agent string, tasks []dag.TaskIndex, running map[dag.TaskIndex]struct{}, data map[comms.DatasetRef]records.Dataset) (out []comms.Desc) {
 	told := map[comms.DatasetRef]struct{}{}
 	tell := func(src dag.Source) {
 		refs, _ := j.states.Expand(src)

@@ -5,52 +5,53 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
 // StartOver takes in what a decision makes start over.
-func (s *States) StartOver(b *Batch) {
+func (s *States) StartOver(b *records.Batch) {
 	s.reset(b.Reset, b.Epoch+1, b.Granting)
 	s.move(b.Moved, b.Epoch+1, b.Granting)
 }
 
 // grant gives a task its next attempt.
-func (s *States) grant(t dag.TaskIndex, how Granting) {
+func (s *States) grant(t dag.TaskIndex, how records.Granting) {
 	_, attempt := s.Get(t)
-	if how == GrantCounts {
+	if how == records.GrantCounts {
 		s.attempt[t] = attempt + 1
 		return
 	}
-	s.attempt[t] = comms.Grant(max(attempt, s.first[t]), how == GrantTries || s.begun(t))
+	s.attempt[t] = comms.Grant(max(attempt, s.first[t]), how == records.GrantTries || s.begun(t))
 }
 
 // Reset makes tasks start over from an epoch on, with a new attempt unless the first
 // has not begun. The streams of generators among them keep their elements: what is
 // published again has the same names. An element that an agent tells of at an epoch
 // before is none of them: see void.
-func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch, GrantBegun) }
+func (s *States) Reset(tasks []comms.Range, epoch uint64) { s.reset(tasks, epoch, records.GrantBegun) }
 
-func (s *States) reset(tasks []comms.Range, epoch uint64, how Granting) {
+func (s *States) reset(tasks []comms.Range, epoch uint64, how records.Granting) {
 	s.over(tasks, func(t dag.TaskIndex) (anew bool) {
 		state, attempt := s.Get(t)
 		if !state.Over() && state != TaskRunning && attempt <= 1 && s.g.Group(t).Gang == dag.GangNone && !s.missed[t] {
 			return false // an agent may begin it meanwhile: that counts; a gang begins as a whole
 		}
 		s.grant(t, how)
-		if how != GrantCounts { // a store of an older build took events of before in
+		if how != records.GrantCounts { // a store of an older build took events of before in
 			s.fence(t, epoch)
 		}
-		return how != GrantCounts
+		return how != records.GrantCounts
 	})
 }
 
 // move gives tasks to another agent from an epoch on: they start over there, with
 // an attempt of their own. Later events of the agent before about them are void.
-func (s *States) move(tasks []comms.Range, epoch uint64, how Granting) {
+func (s *States) move(tasks []comms.Range, epoch uint64, how records.Granting) {
 	s.over(tasks, func(t dag.TaskIndex) (anew bool) {
 		s.grant(t, how)
 		s.fence(t, epoch)
-		return how != GrantCounts
+		return how != records.GrantCounts
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 )
 
@@ -53,7 +54,7 @@ type States struct {
 	broke   map[dag.TaskIndex]bool        // of these, those that have ended since unkept was called
 	groups  []comms.GroupCounts
 	open    uint64 // tasks that are there and not over
-	totals  Totals
+	totals  records.Totals
 	since   map[dag.TaskIndex]uint64 // of tasks that were moved: what was noted at an earlier epoch is void
 	torn    map[dag.TaskIndex]bool   // gangs that are to start over, by their first members
 	tried   map[dag.TaskIndex]comms.GangTries
@@ -259,7 +260,7 @@ func (s *States) exists(i dag.TaskIndex) bool {
 
 // At says of which batch the events are that Apply takes in next. A decision's
 // own are of the epoch that begins with it.
-func (s *States) At(b *Batch) {
+func (s *States) At(b *records.Batch) {
 	if s.epoch = b.Epoch; b.Agent == "" {
 		s.epoch++
 	}
@@ -483,7 +484,7 @@ func (s *States) Elements(task dag.TaskIndex, output uint32) (n uint64, ended bo
 func (s *States) Groups() []comms.GroupCounts { return slices.Clone(s.groups) }
 
 // Totals returns the sums over all tasks.
-func (s *States) Totals() Totals { return s.totals }
+func (s *States) Totals() records.Totals { return s.totals }
 
 // Open returns how many tasks exist and are not over.
 func (s *States) Open() uint64 { return s.open }

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/controller/records"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/memo"
 	"github.com/cascade-run/cascade/planner"
@@ -33,7 +34,7 @@ type world struct {
 	next     LinkID
 	todo     []Action // slow ones, not done yet
 	kept     map[comms.JobID]*Kept
-	rows     map[string]AgentRecord
+	rows     map[string]records.Agent
 	assigned map[comms.JobID]comms.Assign // the last one of each job
 	full     map[LinkID][]Send            // links that have no room, and what they would have got
 	nospace  bool
@@ -53,7 +54,7 @@ func TestTranscripts(t *testing.T) {
 
 // play replays a transcript in a new world, and returns that.
 func play(t *testing.T, path string) *world {
-	w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*Kept{}, rows: map[string]AgentRecord{}, assigned: map[comms.JobID]comms.Assign{}}
+	w := &world{t: t, now: time.Unix(1000, 0).UTC(), graphs: map[string]*dag.Graph{}, kept: map[comms.JobID]*Kept{}, rows: map[string]records.Agent{}, assigned: map[comms.JobID]comms.Assign{}}
 	w.start()
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		w.out.Reset()
@@ -238,7 +239,7 @@ func (w *world) earlier(g *dag.Graph, r *comms.Resume) *Earlier {
 		e.Same = append(e.Same, Pair(p))
 	}
 	for _, why := range found.Why {
-		e.Why = append(e.Why, Reason(why))
+		e.Why = append(e.Why, records.Reason(why))
 	}
 	return e
 }
@@ -323,7 +324,7 @@ func (w *world) run(d *datadriven.TestData) error {
 		switch why := arg(d, "why", "silent"); why {
 		case "silent":
 		case "ended":
-			ev.Why = LossEnded
+			ev.Why = records.LossEnded
 		default:
 			return fmt.Errorf("down: unknown why %q", why)
 		}

@@ -27,7 +27,7 @@ var (
 // build before must not go on with, also where that would only skip what it does not know.
 //
 //	2  graphs are stored once, by their hash
-//	3  a job may be cancelled because it fails (JobRecord.Fails); graphs say what becomes of
+//	3  a job may be cancelled because it fails (records.Job.Fails); graphs say what becomes of
 //	   a job when a recomputed dataset differs
 const SchemaVersion = 3
 
