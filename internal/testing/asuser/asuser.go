@@ -51,6 +51,8 @@ func Enter(t *testing.T) bool {
 	cmd := exec.CommandContext(t.Context(), program, rerun.Args(t)...)
 	cmd.Dir, cmd.Env = temp, append(os.Environ(), "TMPDIR="+temp, "HOME="+temp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
-	rerun.Run(t, cmd, enteredVar, "as an ordinary user")
+	if err := rerun.Run(t, cmd, enteredVar, "as an ordinary user"); err != nil {
+		t.Fatalf("as an ordinary user: %v", err)
+	}
 	return false
 }
