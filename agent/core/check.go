@@ -341,7 +341,7 @@ func (c *Core) checkTasks(j *job) error {
 				return fmt.Errorf("task %d is away and no agent is to have it", t)
 			}
 		case tDelayed:
-			if !slices.ContainsFunc(c.delayed, func(d delay) bool { return d.job == j && d.task == t }) {
+			if !slices.ContainsFunc(slices.Collect(c.delayed.All()), func(d delay) bool { return d.job == j && d.task == t }) {
 				return fmt.Errorf("task %d is delayed for ever", t)
 			}
 		}

@@ -107,16 +107,17 @@ type Core struct {
 	// unplaced: tasks that waited for memory gave way to calls, and no call has ended since.
 	unplaced bool
 
-	todo    []ended          // tasks that ended without their outputs and whose consumers do not know yet
-	touched []*job           // jobs that may have drained
-	steps   []comms.Step     // scratch
-	key     []byte           // scratch
-	usages  []comms.Usage    // scratch
-	delayed delayHeap        // tasks that wait for their next attempt
-	later   []FromController // for jobs of which what was here before has ended in this step
-	timer   time.Time        // what the last SetTimer asked for
-	pass    uint64           // number of the present scheduling pass
-	wake    time.Time        // when scheduling wants to look again; zero never
+	todo    []ended                     // tasks that ended without their outputs and whose consumers do not know yet
+	touched []*job                      // jobs that may have drained
+	steps   []comms.Step                // scratch
+	key     []byte                      // scratch
+	usages  []comms.Usage               // scratch
+	delayed pq.Queue[delay, delayOrder] // tasks that wait for their next attempt
+	delays  uint64                      // how many there were
+	later   []FromController            // for jobs of which what was here before has ended in this step
+	timer   time.Time                   // what the last SetTimer asked for
+	pass    uint64                      // number of the present scheduling pass
+	wake    time.Time                   // when scheduling wants to look again; zero never
 }
 
 // ended is a task whose consumers must learn that its outputs will not come.

@@ -171,7 +171,7 @@ func (c *Core) unstick() {
 		}
 		held = held || ex.held()
 	}
-	if !held && len(c.pulls) == 0 || c.memoryIO > 0 || len(c.delayed) > 0 || c.ctl.kept+len(c.runs) >= c.cfg.EventsKept || c.building > 0 {
+	if !held && len(c.pulls) == 0 || c.memoryIO > 0 || c.delayed.Len() > 0 || c.ctl.kept+len(c.runs) >= c.cfg.EventsKept || c.building > 0 {
 		return
 	}
 	if c.giveUpPulls(since) || !held {

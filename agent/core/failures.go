@@ -9,6 +9,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/pq"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -201,7 +202,8 @@ func (c *Core) retry(j *job, t taskIndex, r *run, e *comms.TaskError, cause comm
 		return
 	}
 	s.state = tDelayed
-	c.delayed.push(delay{c.now.Add(pauseAfter(tr.fails)), j, t, s.attempt})
+	c.delays++
+	c.delayed.Push(delay{c.now.Add(pauseAfter(tr.fails)), j, t, s.attempt, c.delays})
 }
 
 // noteRetry ends an attempt that another follows.
@@ -223,27 +225,25 @@ type delay struct {
 	job     *job
 	task    taskIndex
 	attempt uint32
+	arrival uint64 // its number
 }
 
-// delayHeap is sorted by time, then by arrival.
-type delayHeap []delay
+// delayOrder is by time, then by arrival.
+type delayOrder struct{ pq.Unplaced[delay] }
 
-func (h *delayHeap) push(d delay) {
-	i := len(*h)
-	for i > 0 && (*h)[i-1].at.After(d.at) {
-		i--
-	}
-	*h = slices.Insert(*h, i, d)
+// Before tells whether a is due before b.
+func (delayOrder) Before(a, b delay) bool {
+	return a.at.Before(b.at) || a.at.Equal(b.at) && a.arrival < b.arrival
 }
 
 func (c *Core) retryDelayed() {
-	for len(c.delayed) > 0 {
-		d := c.delayed[0]
+	for c.delayed.Len() > 0 {
+		d := c.delayed.First()
 		if d.at.After(c.now) {
 			c.wakeAt(d.at)
 			return
 		}
-		c.delayed = slices.Delete(c.delayed, 0, 1)
+		c.delayed.Pop()
 		if s := d.job.at(d.task); s.state == tDelayed && s.attempt == d.attempt {
 			s.state = tWaiting
 			c.reassess(d.job, d.task, comms.Cause{Kind: comms.CauseTask})

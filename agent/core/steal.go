@@ -113,7 +113,7 @@ func (c *Core) backlog() (m *comms.LoadReport, grows time.Duration) {
 	}
 	slices.SortStableFunc(m.Jobs, func(a, b comms.JobLoad) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	m.Jobs = m.Jobs[:min(len(m.Jobs), maxBacklogs)]
-	if !ready && c.pinning == 0 && len(c.pulls) == 0 && len(c.delayed) == 0 {
+	if !ready && c.pinning == 0 && len(c.pulls) == 0 && c.delayed.Len() == 0 {
 		m.Free = c.free[resCPU]
 	}
 	return m, grows
