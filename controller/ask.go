@@ -180,7 +180,7 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.
 		return nil, err
 	}
 	if !q.Job.IsZero() {
-		if err := c.barrier(q.Job); err != nil {
+		if err := c.barrierUntil(q.Job, c.pause.begun()); err != nil { // on a full disk rows are those that are stored
 			return nil, err
 		}
 		if g == nil {

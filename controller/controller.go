@@ -40,6 +40,7 @@ type Controller struct {
 	quit        chan struct{} // closed by Close: slow work that has not begun never will
 	work        sync.WaitGroup
 	slots       chan struct{} // bounds slow work
+	pause       pause         // of the store
 	planning    chan struct{} // bounds searches for better plans
 	searches    chan struct{} // bounds those that wait for their turn
 	hooks       queue[core.Warn]
@@ -269,10 +270,50 @@ func (c *Controller) fail(err error) {
 	}
 }
 
+// pause is that of the store on a nearly full disk. Its zero value is that there is none.
+type pause struct {
+	mu sync.Mutex
+	on bool
+	at chan struct{} // closed when the next one begins, or has begun
+}
+
+// begun is closed while the store pauses, and when it does next.
+func (p *pause) begun() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at == nil {
+		p.at = make(chan struct{})
+	}
+	return p.at
+}
+
+func (p *pause) set(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if on == p.on {
+		return
+	}
+	if p.on = on; !on {
+		p.at = nil
+		return
+	}
+	if p.at == nil {
+		p.at = make(chan struct{})
+	}
+	close(p.at)
+}
+
+// is tells whether the store pauses.
+func (p *pause) is() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.on
+}
+
 // paused is told by the store when the disk is nearly full.
 func (c *Controller) paused(paused bool, free uint64) {
 	ev := core.Paused{}
-	c.counts.paused.Store(paused)
+	c.pause.set(paused)
 	if paused {
 		c.log.Error().Uint64("free_bytes", free).Msg("the disk is nearly full: submits are refused, and events of agents wait")
 		ev.Why = fmt.Sprintf("the disk of %s is nearly full (%s free): nothing can be stored; it goes on when there is room",

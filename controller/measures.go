@@ -18,7 +18,6 @@ type counts struct {
 	differs                            atomic.Uint64                      // datasets
 	fromClients, fromAgents            atomic.Uint64                      // messages
 	denied, joined, notJoined          atomic.Uint64
-	paused                             atomic.Bool
 }
 
 // tasksOf counts the tasks of ranges.
@@ -67,7 +66,7 @@ func (c *Controller) Measures() []metrics.Measure {
 		{Name: "cascade_controller_join_requests_total", Help: joins, Label: [2]string{"outcome", "accepted"}, Read: counter(&n.joined)},
 		{Name: "cascade_controller_join_requests_total", Help: joins, Label: [2]string{"outcome", "refused"}, Read: counter(&n.notJoined)},
 		{Name: "cascade_controller_store_paused", Help: "1 while the store accepts no commits because its disk is nearly full, else 0.", Read: func() float64 {
-			if n.paused.Load() {
+			if c.pause.is() {
 				return 1
 			}
 			return 0

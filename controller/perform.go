@@ -480,12 +480,24 @@ func (c *Controller) past(job comms.JobID, g *dag.Graph) (*core.Past, error) {
 	return &core.Past{Row: d.Row, Request: d.Request, States: r.States, Data: r.Data(), Seen: d.Seen, Batches: r.Batches, Given: r.Given}, nil
 }
 
-func (c *Controller) barrier(job comms.JobID) error {
+// barrier waits until all that was stored for a job before is durable. That may take long on a full
+// disk, so slow work gives its slot to others meanwhile.
+func (c *Controller) barrier(job comms.JobID) error { return c.barrierUntil(job, nil) }
+
+// barrierUntil is barrier, which a closed channel ends.
+func (c *Controller) barrierUntil(job comms.JobID, end <-chan struct{}) error {
 	done := make(chan error, 1)
 	c.store.Barrier(job, func(err error) { done <- err })
 	select {
+	case <-c.slots:
+		defer func() { c.slots <- struct{}{} }()
+	default: // while jobs are loaded there is no slow work
+	}
+	select {
 	case err := <-done:
 		return err
+	case <-end:
+		return nil
 	case <-c.quit: // a full disk may hold the store's writes up for longer than we live
 		return gcs.ErrClosed
 	}

@@ -127,7 +127,7 @@ class Cluster:
 
         job = _id(id) if id else _uuid7()
         earlier = _id(resume if isinstance(resume, str) else resume.id) if not isinstance(resume, bool) else None
-        made = m.Submit(job=job.bytes, dir=dir, owner=_user(), watch=True, every=UNTIL_RESULT, keep=keep, values=True, params=values)
+        made = m.Submit(job=job.bytes, dir=dir, tenant=_user(), watch=True, every=UNTIL_RESULT, keep=keep, values=True, params=values)
         had = bool(self._sent)
 
         def send() -> Job:

@@ -104,6 +104,7 @@ class Job:
         self._unasked = dict.fromkeys(o for o in self._outputs if not _SERIES.fullmatch(o))  # those not asked for, in order
         self._beside: dict[str, m.LocatedData] = {}  # small ones that came with another that was
         self._resumes: tuple[str, str] | None = None  # name of a job that was submitted to resume, and ID of the earlier one
+        self._shown = False  # what it took over was told
         self._told = told  # 0 while a thread waits for what is told there, too
         if told:
             weakref.finalize(self, cluster._controller.end, told).atexit = False
@@ -175,8 +176,9 @@ class Job:
         Unless it is False, an environment that is being built is told there too, once, and of a job that resumes what it takes over.
         """
         show = Bar(progress)
-        if self._resumes is not None and progress is not False:
+        if self._resumes is not None and progress is not False and not self._shown:
             show.line(str(self.reused()))
+            self._shown = True
         last = m.Progress()
         for last in self._follow(_SHOWN, None if progress is False else self._builds(show.line)):
             show.update(last)

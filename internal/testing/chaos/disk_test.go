@@ -50,6 +50,18 @@ func TestStoreDiskFull(t *testing.T) {
 	if again := h.Command("submit", "job.yaml", "--to", h.Address()); again.Wait() != 3 || !strings.Contains(again.Output(), "nearly full") {
 		t.Errorf("a submit on the full disk ended with %d: %s", again.Wait(), again.Output())
 	}
+	// Questions are answered by what is stored, also more than the controller answers at a time.
+	asked := []*Process{}
+	for range 4 {
+		for _, about := range [][]string{{"ls", "tasks", "last"}, {"ls", "agents"}, {"story", "last"}} {
+			asked = append(asked, h.Command(about[0], append(about[1:], "--to", h.Address())...))
+		}
+	}
+	for _, p := range asked {
+		if p.Wait() != 0 {
+			t.Errorf("on the full disk: %s", p.Output())
+		}
+	}
 	release()
 	if code := job.Wait(); code != 0 {
 		t.Errorf("the job ended with %d:\n%s", code, job.Output())

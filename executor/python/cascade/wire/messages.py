@@ -414,7 +414,7 @@ class Submit(NamedTuple):
     graph: bytes = b""
     graph_hash: bytes = b""
     dir: str = ""
-    owner: str = ""
+    tenant: str = ""
     priority: int = 0
     weight: int = 1
     hold: bool = False
