@@ -216,14 +216,11 @@ func (h *Host) marked(match func(environ []byte) bool) []int {
 	return pids
 }
 
-// ended tells whether a process is dead or a zombie.
+// ended tells whether a process is dead, a zombie, or on its way there: then the kernel has taken its memory, and
+// it runs nothing more.
 func ended(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return true
-	}
-	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
-	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err != nil || !bytes.Contains(status, []byte("\nVmSize:"))
 }
 
 // start starts a command of this host.
