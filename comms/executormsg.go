@@ -294,6 +294,24 @@ func codeWords(c *Coder, w *[]Word) {
 	})
 }
 
+func (in *KindIn) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		String(c, &in.Name)
+		c.Bool(&in.List)
+		String(c, &in.From)
+	})
+}
+
+func (o *KindOut) code(c *Coder) {
+	c.Struct(5, func(c *Coder) {
+		String(c, &o.Name)
+		Uint(c, &o.Generate)
+		Uint(c, &o.Count)
+		c.Bool(&o.File)
+		Uint(c, &o.Buffer)
+	})
+}
+
 func (m *Kind) code(c *Coder) {
 	c.Struct(18, func(c *Coder) {
 		Uint(c, &m.ID)
@@ -303,22 +321,8 @@ func (m *Kind) code(c *Coder) {
 		codeWords(c, &m.Command)
 		String(c, &m.Stdin)
 		String(c, &m.Stdout)
-		Slice(c, &m.Inputs, func(c *Coder, i *KindIn) {
-			c.Struct(3, func(c *Coder) {
-				String(c, &i.Name)
-				c.Bool(&i.List)
-				String(c, &i.From)
-			})
-		})
-		Slice(c, &m.Outputs, func(c *Coder, o *KindOut) {
-			c.Struct(5, func(c *Coder) {
-				String(c, &o.Name)
-				Uint(c, &o.Generate)
-				Uint(c, &o.Count)
-				c.Bool(&o.File)
-				Uint(c, &o.Buffer)
-			})
-		})
+		Slice(c, &m.Inputs, func(c *Coder, i *KindIn) { i.code(c) })
+		Slice(c, &m.Outputs, func(c *Coder, o *KindOut) { o.code(c) })
 		m.Resources.code(c)
 		Int(c, &m.Timeout)
 		Slice(c, &m.Env, String[string])

@@ -79,6 +79,13 @@ const (
 	TypeAwait     Type = 64 // executor -> agent: a run waits for the result of a call
 	TypeReturned  Type = 65 // agent -> executor: answers Await
 
+	TypeCalls    Type = 90 // executor -> agent: a run makes tasks
+	TypeCallEnds Type = 91 // agent -> executor: what became of a run's calls
+	TypeCallRead Type = 92 // executor -> agent: asks for a result of a call to be in memory
+	TypeCallWait Type = 93 // executor -> agent: a run waits for calls
+	TypeCallGo   Type = 94 // agent -> executor: answers CallWait
+	TypeCallDrop Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
+
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
 	TypeRevoke     Type = 72 // client -> controller: ends memberships
@@ -336,6 +343,18 @@ func newMessage(t Type) Message {
 		return new(Await)
 	case TypeReturned:
 		return new(Returned)
+	case TypeCalls:
+		return new(Calls)
+	case TypeCallEnds:
+		return new(CallEnds)
+	case TypeCallRead:
+		return new(CallRead)
+	case TypeCallWait:
+		return new(CallWait)
+	case TypeCallGo:
+		return new(CallGo)
+	case TypeCallDrop:
+		return new(CallDrop)
 	}
 	return nil
 }
