@@ -79,7 +79,7 @@ func (c *Core) sayAll(n *neighbour) {
 		n.outbox[0] = nil
 		n.outbox = n.outbox[1:]
 		if f, ok := m.(*comms.Forward); ok {
-			c.away[f.Call].call.out.sent = true
+			c.away[f.Call].row().out.sent = true
 		}
 		c.emit(ToPeer{n.name, m})
 	}
@@ -111,14 +111,14 @@ func (c *Core) callsOver(n *neighbour) {
 		_, first := m.(*comms.Forward)
 		return !first
 	})
-	for _, j := range c.callsAt(n) {
-		if j.call.out.sent {
-			j.call.out.sent = false // no agent is to be told
-			c.takeHome(j)
+	for _, at := range c.callsAt(n) {
+		if out := at.row().out; out.sent {
+			out.sent = false // no agent is to be told
+			c.takeHome(at)
 		}
 	}
 	for _, j := range c.guestsOf(n) {
-		c.giveUp(j)
+		c.endGuest(j)
 	}
 }
 
@@ -134,8 +134,8 @@ func (c *Core) giveUpUnreached() {
 		due := n.missed.Add(c.cfg.Patience)
 		if !due.After(c.now) {
 			c.shun(n)
-			for _, j := range c.callsAt(n) {
-				c.takeHome(j)
+			for _, at := range c.callsAt(n) {
+				c.takeHome(at)
 			}
 			due = n.missed.Add(guestPatience * c.cfg.Patience)
 		}

@@ -186,17 +186,10 @@ func (c *Core) newGroups(j *job, memory []uint64) {
 	for i := range g.Groups {
 		gs := &j.groups[i]
 		gs.group, gs.few = &g.Groups[i], len(g.Groups) <= fewInAll
-		gs.need, gs.unfit = c.need(gs.group.Resources)
+		c.initGroup(gs)
 		if i < len(memory) {
 			c.beginWith(gs, memory[i])
 		}
-		gs.file = make([]bool, len(gs.group.Outputs))
-		gs.rooted = len(gs.group.Inputs) == 0 && gs.group.Stream == nil
-		for o, out := range gs.group.Outputs {
-			gs.generator = gs.generator || out.Generate != dag.GenerateNone
-			gs.file[o] = gs.group.Run.Command != nil
-		}
-		gs.findConstants()
 		if first, n := g.GroupTasks(i); gs.group.Stream == nil {
 			gs.first, gs.size = taskIndex(first), n
 		}
@@ -228,6 +221,18 @@ func (c *Core) newGroups(j *job, memory []uint64) {
 			}
 		}
 	}
+}
+
+// initGroup prepares what follows from a group alone.
+func (c *Core) initGroup(gs *groupState) {
+	gs.need, gs.unfit = c.need(gs.group.Resources)
+	gs.file = make([]bool, len(gs.group.Outputs))
+	gs.rooted = len(gs.group.Inputs) == 0 && gs.group.Stream == nil
+	for o, out := range gs.group.Outputs {
+		gs.generator = gs.generator || out.Generate != dag.GenerateNone
+		gs.file[o] = gs.group.Run.Command != nil
+	}
+	gs.findConstants()
 }
 
 // along returns where a task's path leads, noTask when it is in none.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/zeebo/xxh3"
@@ -12,58 +11,50 @@ import (
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
-// A run may call functions as tasks of their own. A call is a job of one task that
-// this agent makes and that the controller never sees: what holds for tasks of jobs
-// (readiness, grants, crashes, memory) holds for it. Its inputs are outputs of
-// placeholder tasks that have ended; one that is a dataset of another job is lent
-// by that job. Events of calls become one event of the task of the graph that
-// stands at the root of them.
-//
-// Calls end with the task that made them, not with its run: when that is tried
-// again it makes the same calls, and meets those that were made.
-//
-// A call may run on another agent: see forward. There it is a guest, whose caller is
-// elsewhere, and the datasets of its owner that it reads are jobs as if they were calls.
+// A run may make tasks: it calls functions, and puts values. The agent owns what the
+// tasks of its runs have called, as rows of dynamic jobs. Calls end with the task that
+// made them, not with its run: when that is tried again it makes the same calls, and
+// meets those that it made. Events of calls become one event of the task of the graph
+// that stands at the root of them. A call may run on another agent: see forward.
 
-// call is what makes a job a call, a guest, or a dataset that guests read.
+// call is what makes a job a guest, or a dataset that guests read: its owner is
+// another agent.
 type call struct {
-	by      *caller // nil of a guest and of what it reads
-	name    string  // of those
+	name    string
 	guest   *guest
 	borrows *borrowed
-	out     *outgoing // at another agent, when it is there or about to go
-	at      string    // the agent on which it has ended, when that is not this one
-	stays   bool      // it came back, and goes nowhere if it can run here
-	number  uint64
-	sum     xxh3.Uint128 // of all that was asked for
-	readers []reader     // calls that wait for what it returns
+	readers []guestReader // inputs of guests that wait for what it borrows
 	over    bool
 	failed  *comms.TaskError // how it ended badly
-	awaited bool
-	pins    ledger.RequestID // 0, or what keeps the result in memory for the run that awaits it
-	held    bool             // it is in memory
 }
 
-// reader is an input of a call.
-type reader struct {
+// guestReader is an input of a guest.
+type guestReader struct {
 	job   *job
 	input int
 }
 
 // caller is a task that has called.
 type caller struct {
-	job   *job
-	task  taskIndex
-	run   *run // nil between two tries
-	calls map[uint64]*job
-	waits []*job // what the run awaits
+	job    *job
+	task   taskIndex
+	run    *run // nil between two tries
+	once   bool // another run of it meets nothing
+	calls  map[comms.CallRef]rowRef
+	kinds  map[uint32]*callShape // as the present run numbers them
+	shapes map[uint64]*callShape // by their sums
+	jobs   []*job                // of its rows; the last takes new ones
+
+	// Of the present run.
+	told   uint64          // items of CallEnds that it was sent, or that are in ends
+	ends   []comms.CallEnd // to be sent in this step
+	telled bool            // in Core.callTold
+	wait   *callWait
+	reads  []*callRead
 }
 
-// loan is a dataset of another job that is an input of a call.
-type loan struct {
-	job  *job
-	data *dataset
-}
+// mostCalls is how many calls and values of one task may be outstanding.
+const mostCalls = 1 << 23
 
 // root returns the task of a graph from which a call comes, by whatever calls; or the
 // guest, when that task is another agent's.
@@ -72,52 +63,52 @@ func (j *job) root() (*job, taskIndex) {
 	if j.call != nil {
 		t = j.call.task(j)
 	}
-	for j.call != nil && j.call.by != nil {
-		j, t = j.call.by.job, j.call.by.task
+	for j.dyn != nil {
+		j, t = j.dyn.by.job, j.dyn.by.task
 	}
 	return j, t
 }
 
-// taskName is a task's name: of a call that of its caller, and its number behind it.
+// dynamic tells whether a job's tasks came from a run: the controller does not know them.
+func (j *job) dynamic() bool { return j.dyn != nil || j.call != nil }
+
+// taskName is a task's name.
 func (j *job) taskName(t taskIndex) string {
 	switch {
-	case j.call == nil:
-		return j.graph.TaskName(t)
-	case j.call.by == nil:
+	case j.dyn != nil:
+		return j.rowName(t)
+	case j.call != nil:
 		return j.call.name
 	}
-	return fmt.Sprintf("%s/%d", j.call.by.job.taskName(j.call.by.task), j.call.number)
+	return j.graph.TaskName(t)
 }
 
-// task is the one task of a call: the placeholders of its inputs come before it.
+// task is the one task of a guest: the placeholders of its inputs come before it.
 func (k *call) task(j *job) taskIndex { return taskIndex(j.static - 1) }
 
-// callGroup is what the one task of a call has of a group.
-func (j *job) callGroup() *groupState { return j.groupOf(j.call.task(j)) }
-
-// called takes a run's word that it calls a function.
-func (c *Core) called(ex *executor, m *comms.Call) {
+// called takes a run's word that it makes tasks.
+func (c *Core) called(ex *executor, m *comms.Calls) {
 	r := c.runAt(ex, m.Run)
 	if r == nil || r.orphan || r.job.at(r.task).state.over() {
-		c.discardAll(ex, m.Values())
+		for i := range m.Items {
+			c.discardAll(ex, m.Items[i].Values())
+		}
 		return
 	}
 	c.startedRun(r)
 	by := c.callerOf(r)
-	sum, err := by.sum(m)
-	if err != nil {
-		c.misbehaved(r, err)
-		return
-	}
-	if old := by.calls[m.Number]; old != nil {
-		if old.call.sum == sum {
-			c.discardAll(ex, m.Values())
+	by.once = by.once || m.Once
+	for i := range m.Kinds {
+		if err := c.callKind(by, r, &m.Kinds[i]); err != nil {
+			c.misbehaved(r, err)
 			return
 		}
-		c.giveUp(old) // a caller that does not repeat itself
 	}
-	if err := c.newCall(r, by, m, sum); err != nil {
-		c.misbehaved(r, err)
+	for i := range m.Items {
+		if err := c.callItem(by, r, &m.Items[i]); err != nil {
+			c.misbehaved(r, err)
+			return
+		}
 	}
 }
 
@@ -126,280 +117,445 @@ func (c *Core) called(ex *executor, m *comms.Call) {
 func (c *Core) callerOf(r *run) *caller {
 	by := r.job.callers[r.task]
 	if by == nil {
-		by = &caller{job: r.job, task: r.task, calls: map[uint64]*job{}}
+		by = &caller{job: r.job, task: r.task, calls: map[comms.CallRef]rowRef{}, shapes: map[uint64]*callShape{}}
 		if r.job.callers == nil {
 			r.job.callers = map[taskIndex]*caller{}
 		}
 		r.job.callers[r.task] = by
 	}
 	if by.run != r {
-		by.leave()
+		c.leaveRun(by)
 		by.run, r.caller = r, by
 	}
 	return by
 }
 
-// sum tells calls of one number apart. Two tries of a task that make the same call
-// have the same sum, wherever their arguments lie.
-func (by *caller) sum(m *comms.Call) (xxh3.Uint128, error) {
+// callKind learns what calls of one kind share.
+func (c *Core) callKind(by *caller, r *run, k *comms.CallKind) error {
+	env := r.gs.class.env
+	if k.Environment != "" && k.Environment != env.name {
+		root, _ := by.job.root()
+		if root.graph == nil || root.declared(k.Environment) == nil {
+			return fmt.Errorf("it calls %q in environment %q, which its job does not have", k.Function, k.Environment)
+		}
+		env = c.environment(root, &dag.Run{Function: k.Function, Environment: k.Environment})
+	}
+	kind := *k
+	kind.Inputs, kind.Outputs, kind.RetryOn = slices.Clone(k.Inputs), slices.Clone(k.Outputs), slices.Clone(k.RetryOn)
+	if len(kind.Outputs) == 0 {
+		kind.Outputs = []comms.KindOut{{Name: "out"}}
+	}
+	s, err := newShape(kind, env)
+	if err != nil {
+		return err
+	}
+	if have := by.shapes[s.sum]; have != nil && have.env == env {
+		s = have
+	} else {
+		by.shapes[s.sum] = s
+	}
+	if by.kinds == nil {
+		by.kinds = map[uint32]*callShape{}
+	}
+	by.kinds[k.ID] = s
+	return nil
+}
+
+// callItem takes one call, or a value. An error says that the executor broke the protocol.
+func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
+	s := by.kinds[m.Kind]
+	if s == nil && m.Kind != 0 {
+		return fmt.Errorf("call %v is of kind %d, which it has not announced", m.Ref, m.Kind)
+	}
+	sum, err := by.sum(s, m)
+	if err != nil {
+		return err
+	}
+	if old, ok := by.calls[m.Ref]; ok {
+		w := old.row()
+		over := old.job.at(old.task).state.over()
+		if w.sum == sum && !(over && c.released(old)) {
+			c.discardAll(r.ex, m.Values())
+			w.dropped = false
+			c.tellAgain(old)
+			return nil
+		}
+		c.giveUp(old) // a caller that does not repeat itself, or whose result is needed again
+	}
+	if len(by.calls) >= mostCalls {
+		return fmt.Errorf("it has %d calls and values outstanding, the limit is %d: let it wait for some, and drop them", len(by.calls), mostCalls)
+	}
+	if m.Kind == 0 {
+		return c.putValue(by, r, m, sum)
+	}
+	at := c.addRow(by, callRow{ref: m.Ref, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays()})
+	by.calls[m.Ref] = at
+	at.row().args = make([]argument, len(m.Inputs))
+	for i := range m.Inputs {
+		if err := c.callArgument(by, r, at, i, &m.Inputs[i]); err != nil {
+			c.giveUp(at) // the next try does not meet a call that cannot run
+			return fmt.Errorf("call %v of %q: %w", m.Ref, s.kind.Function, err)
+		}
+		if at.job.at(at.task).state.over() {
+			return nil // what it reads has failed
+		}
+	}
+	c.tryRow(at)
+	return nil
+}
+
+// stays tells whether calls of a kind can run on no other agent.
+func (s *callShape) stays() bool {
+	return s.kind.Here || len(s.kind.RetryOn) > 0 || len(s.group.Outputs) != 1 || s.group.Outputs[0].Generate != dag.GenerateNone
+}
+
+// sum tells calls of one name apart. Two tries of a task that make the same call have
+// the same sum, wherever their arguments lie.
+func (by *caller) sum(s *callShape, m *comms.CallItem) (xxh3.Uint128, error) {
 	same := *m
-	same.Run = 0
+	same.Ref, same.Kind = comms.CallRef{}, 0
 	same.Inputs = slices.Clone(m.Inputs)
 	earlier := make([]byte, 0, 64)
+	if s != nil {
+		earlier = fmt.Appendf(earlier, "%x", s.sum)
+	}
 	for i := range same.Inputs {
 		in := &same.Inputs[i]
-		if in.Call == 0 {
-			if in.Data.Place.Kind == comms.PlaceSegment {
+		if in.From != comms.FromCall {
+			if in.Data.Place.Kind != comms.PlaceInline || in.From == comms.FromInput {
 				in.Data.Place = comms.Place{}
 			}
 			continue
 		}
-		other := by.calls[in.Call-1]
-		if other == nil {
-			return xxh3.Uint128{}, fmt.Errorf("it reads what call %d returns, which it has not made", in.Call-1)
+		other, ok := by.calls[in.Ref]
+		if !ok {
+			return xxh3.Uint128{}, fmt.Errorf("call %v reads call %v, which it has not made or has dropped", m.Ref, in.Ref)
 		}
-		sum := other.call.sum.Bytes()
+		sum := other.row().sum.Bytes()
 		earlier = append(earlier, sum[:]...)
 	}
-	return xxh3.Hash128(append(comms.Encode(&same), earlier...)), nil
+	return xxh3.Hash128(append(comms.Encode(&comms.Calls{Items: []comms.CallItem{same}}), earlier...)), nil
 }
 
-// newCall makes the job of a call. An error says that the executor broke the protocol.
-func (c *Core) newCall(r *run, by *caller, m *comms.Call, sum xxh3.Uint128) error {
-	env := r.gs.class.env
-	g, err := callGraph(m, env.job.declared(env.name))
-	if err != nil {
-		return err
+// released tells whether a row that has ended well has lost what it made.
+func (c *Core) released(at rowRef) bool {
+	if at.row().failed != nil {
+		return false
 	}
-	root, _ := r.job.root()
-	j := c.newJob(&comms.Assign{Job: c.callID(by, sum), JobIncarnation: root.life, Dir: root.dir, Tenant: root.tenant.name}, g)
-	j.depth, j.priority, j.registry = r.job.depth+1, root.priority, root.registry
-	gs := c.prepareCall(j, &call{by: by, number: m.Number, sum: sum}, m.With)
-	gs.checked = env.pool // the caller's registry is the executor's
-	by.calls[m.Number] = j
-	if root.call == nil {
-		root.inflight++
-	}
-	for _, cl := range j.classes {
-		cl.env = env
-	}
-	for i := range m.Inputs {
-		if err := c.callInput(r, j, i, &m.Inputs[i]); err != nil {
-			delete(by.calls, m.Number) // the next try does not meet a call that cannot run
-			c.giveUp(j)
-			return err
+	for _, ref := range at.job.rowData(at.task) {
+		if at.job.data[ref] == nil {
+			return true
 		}
 	}
-	c.tryCall(j)
+	return false
+}
+
+// giveUp takes a row from its caller: it is ended, and forgotten with its end.
+func (c *Core) giveUp(at rowRef) {
+	w := at.row()
+	delete(at.job.dyn.by.calls, w.ref)
+	w.dropped = true
+	if !at.job.at(at.task).state.over() {
+		c.cancelRow(at, "its caller does not call it any more")
+		return
+	}
+	c.maybeForget(at)
+}
+
+// maybeForget forgets a row that has ended and that its parent has dropped.
+func (c *Core) maybeForget(at rowRef) {
+	if w := at.row(); w.dropped && at.job.at(at.task).state.over() && len(w.readers) == 0 && !slices.Contains(c.rowsEnded, at) {
+		c.forgetRow(at)
+	}
+}
+
+// putValue keeps a value that a run has put.
+func (c *Core) putValue(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128) error {
+	if len(m.Inputs) != 1 || m.Inputs[0].From != comms.FromValue {
+		return fmt.Errorf("value %v has %d inputs, and is made of one that is its value", m.Ref, len(m.Inputs))
+	}
+	at := c.addRow(by, callRow{ref: m.Ref, sum: sum, value: true})
+	d := m.Inputs[0].Data
+	d.Ref, d.Attempt = comms.DatasetRef{Task: at.task}, 1
+	if _, err := c.ownValue(r, at.job, d); err != nil {
+		return fmt.Errorf("value %v: %w", m.Ref, err)
+	}
+	by.calls[m.Ref] = at
 	return nil
 }
 
-// prepareCall makes a new job one of one task, whose inputs count as made.
-func (c *Core) prepareCall(j *job, k *call, with []byte) *groupState {
-	j.call, j.fresh = k, false
-	t := k.task(j)
-	j.wanted = exports{whole: map[outputKey]bool{{t, 0}: true}}
-	for i := range j.tasks {
-		j.tasks[i] = task{attempt: 1, state: tFinished, flags: fReleased | fElsewhere}
-	}
-	j.tasks[t] = task{attempt: 1, state: tWaiting}
-	j.unended = 1
-	gs := j.groupOf(t)
-	gs.named, gs.step, gs.with = true, false, slices.Clone(with)
-	c.begin(j)
-	return gs
-}
-
-// callID names the job of a call. No other call ever has that name: memory may still
-// hold what one of the same content was given, when a reader keeps it.
-func (c *Core) callID(by *caller, sum xxh3.Uint128) comms.JobID {
-	b := sum.Bytes()
-	return c.freshID(fmt.Append(b[:], by.job.id, by.task))
-}
-
-// freshID makes a name that nothing here or on another agent has had.
-func (c *Core) freshID(of []byte) comms.JobID {
-	c.calls++
-	return comms.JobID(xxh3.Hash128(fmt.Append(slices.Clip(of), c.cfg.Agent, c.cfg.Incarnation, c.calls)).Bytes())
-}
-
-// callGraph makes the graph of a call: placeholders for its inputs, and its task. env
-// is its caller's environment, nil when that is the default one.
-func callGraph(m *comms.Call, env *dag.Environment) (*dag.Graph, error) {
-	b := dag.NewBuilder("call")
-	run := dag.Run{Function: m.Function}
-	if env != nil {
-		b.Environment(*env)
-		run.Environment = env.Name
-	}
-	grp := dag.Group{Name: "call", Run: run, Outputs: []dag.OutputDecl{{Name: m.Output}},
-		Resources: dag.Resources{CPU: m.Resources.CPU, Memory: m.Resources.Memory, GPU: m.Resources.GPU}}
-	for _, x := range m.Resources.Custom {
-		if grp.Resources.Custom == nil {
-			grp.Resources.Custom = map[string]int64{}
-		}
-		grp.Resources.Custom[x.Name] = x.N
-	}
-	if n := len(m.Inputs); n > 0 {
-		in := b.Add(dag.Group{Name: "inputs", Axes: []dag.Axis{dag.Range("i", 0, int64(n)-1)}, Run: dag.Run{Function: "inputs"}, Outputs: []dag.OutputDecl{{Name: "out"}}})
-		for i := range m.Inputs {
-			grp.Inputs = append(grp.Inputs, dag.One(m.Inputs[i].Name, in.Out("out", dag.At(i))))
-		}
-	}
-	b.Add(grp)
-	g, err := b.Build()
-	if err != nil {
-		return nil, fmt.Errorf("it calls %q: %w", m.Function, err)
-	}
-	return g, nil
-}
-
-// callInput finds one input of a call.
-func (c *Core) callInput(r *run, j *job, i int, in *comms.CallIn) error {
-	switch {
-	case in.Call > 0:
-		other := r.caller.calls[in.Call-1]
-		if !other.call.over {
-			other.call.readers = append(other.call.readers, reader{j, i})
-			return nil
-		}
-		c.passOn(other, reader{j, i})
-		return nil
-	case in.Input > 0:
-		ins, err := r.job.inputs(r.task)
-		if err != nil || in.Input > uint64(len(ins)) || len(ins[in.Input-1].Sources) != 1 {
-			return fmt.Errorf("it passes its input %d to a call, which is no dataset", in.Input-1)
-		}
-		s := ins[in.Input-1].Sources[0]
-		ref := comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element}
-		if s.Kind != dag.SourceWhole && s.Kind != dag.SourceElement || r.job.data[ref] == nil {
-			return fmt.Errorf("it passes its input %d to a call, which is no dataset that is here", in.Input-1)
-		}
-		c.lend(r.job, r.job.data[ref], reader{j, i})
-		return nil
-	}
-	d := in.Data
-	d.Ref, d.Attempt = comms.DatasetRef{Task: taskIndex(i)}, 1
-	data := &dataset{desc: d, refs: 1}
-	j.data[d.Ref] = data
+// ownValue makes a value that a run sent, or sealed into a lease of its, a dataset of a job.
+func (c *Core) ownValue(r *run, j *job, d comms.Desc) (*dataset, error) {
+	data := &dataset{desc: d, refs: j.rowRefs(d.Ref)}
 	switch d.Place.Kind {
 	case comms.PlaceInline:
 		data.desc.Place.Bytes = slices.Clone(d.Place.Bytes)
+		j.data[d.Ref] = data
 	case comms.PlaceSegment:
-		data.sealed = true
+		data.sealed, j.data[d.Ref] = true, data
 		if err := c.seal(r.ex, j.key(data), d); err != nil {
 			delete(j.data, d.Ref)
-			return err
+			return nil, err
 		}
 	default:
-		return fmt.Errorf("an argument of its call lies at a place of kind %d", d.Place.Kind)
+		return nil, fmt.Errorf("it lies at a place of kind %d", d.Place.Kind)
 	}
+	return data, nil
+}
+
+// callArgument finds one input of a call.
+func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.CallInput) error {
+	w := at.row()
+	a := &w.args[i]
+	a.port = in.Port
+	switch ins := w.shape.group.Inputs; {
+	case int(in.Port) >= len(ins):
+		return fmt.Errorf("input %d of %d", in.Port, len(ins))
+	case !ins[in.Port].List && slices.ContainsFunc(w.args[:i], func(o argument) bool { return o.port == in.Port }):
+		return fmt.Errorf("two datasets for input %s, which is no list", ins[in.Port].Name)
+	}
+	switch in.From {
+	case comms.FromCall:
+		c.readCall(by, at, i, in)
+		return nil
+	case comms.FromInput:
+		return c.passInput(r, at, i, in)
+	}
+	d := in.Data
+	d.Ref, d.Attempt = argRef(at.task, i), 1
+	if d.Place.Kind == comms.PlaceInline {
+		d.Place.Bytes = slices.Clone(d.Place.Bytes)
+		a.desc, a.there = d, true
+		return nil
+	}
+	data, err := c.ownValue(r, at.job, d)
+	if err != nil {
+		return fmt.Errorf("the value for input %s: %w", w.shape.group.Inputs[in.Port].Name, err)
+	}
+	a.data, a.there = data, true
 	return nil
 }
 
-// lend makes a dataset of one job an input of a call.
-func (c *Core) lend(from *job, d *dataset, to reader) {
-	from, d = d.lender(from)
-	lent := &dataset{desc: d.desc, sealed: d.sealed, refs: 1}
-	lent.desc.Ref = comms.DatasetRef{Task: taskIndex(to.input)}
-	if d.sealed {
-		lent.from = &loan{from, d}
-		if from.lends == nil {
-			from.lends = map[comms.DatasetRef]int{}
+// readCall makes what another call of the same caller returns an argument.
+func (c *Core) readCall(by *caller, at rowRef, i int, in *comms.CallInput) {
+	other := by.calls[in.Ref]
+	to := reader{at, i, in.Output, in.Element}
+	ref := comms.DatasetRef{Task: other.task, Output: in.Output, Element: in.Element}
+	if other.job.at(other.task).state.over() && !slices.Contains(c.rowsEnded, other) || other.job.data[ref] != nil {
+		c.passOn(other, to)
+		return
+	}
+	w := other.row()
+	w.readers = append(w.readers, to)
+}
+
+// passInput makes an input of the caller an argument. A reference holds its bytes, whatever
+// becomes of the dataset in its job: a new epoch may free it there while the run still reads it.
+func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
+	j := r.job
+	var ref comms.DatasetRef
+	if j.dyn != nil {
+		w := &j.dyn.rows[r.task]
+		n := in.Item
+		k := slices.IndexFunc(w.args, func(a argument) bool {
+			if a.port != in.Input {
+				return false
+			}
+			n--
+			return n+1 == 0
+		})
+		if k < 0 {
+			return fmt.Errorf("it passes its input %d[%d], which it does not have", in.Input, in.Item)
 		}
-		from.lends[d.desc.Ref]++
-		d.refs++
-	}
-	to.job.data[lent.desc.Ref] = lent
-}
-
-// endLoan ends a loan.
-func (c *Core) endLoan(l *loan) {
-	ref := l.data.desc.Ref
-	if l.job.lends[ref]--; l.job.lends[ref] == 0 {
-		delete(l.job.lends, ref)
-	}
-	c.deref(l.job, ref, 1)
-	if l.job.dropped && len(l.job.lends) == 0 {
-		c.touch(l.job)
-	}
-	if k := l.job.call; k != nil && k.borrows != nil {
-		c.unborrow(l.job)
-	}
-}
-
-// passOn hands what a call returned to another that reads it, or fails that.
-func (c *Core) passOn(j *job, to reader) {
-	k := to.job.call
-	t := k.task(to.job)
-	if to.job.at(t).state.over() {
-		return
-	}
-	if d := j.result(); d != nil {
-		c.lend(j, d, to)
-		return
-	}
-	why := "its result was released when its caller ended"
-	if j.call.failed != nil {
-		why = j.call.failed.Text()
-	}
-	if k.guest != nil {
-		c.sendBack(to.job, fmt.Sprintf("%s: %s", j.call.name, why))
-		return
-	}
-	c.fail(to.job, t, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", j.taskName(j.call.task(j)), why)},
-		comms.Cause{Kind: comms.CauseTask}, true)
-}
-
-// tryCall makes a call ready when all of its inputs are there.
-func (c *Core) tryCall(j *job) {
-	t := j.call.task(j)
-	if j.at(t).state != tWaiting {
-		return
-	}
-	if j.tasks[t].missing, _ = c.countMissing(j, t); j.tasks[t].missing == 0 {
-		c.ready(j, entry{t, noTask, 0})
+		if a := &w.args[k]; a.data == nil {
+			to := &at.row().args[i]
+			to.desc, to.there = a.desc, true
+			return nil
+		}
+		ref = argRef(r.task, k)
 	} else {
-		c.nearer(j, t)
+		refs, err := j.inputRefs(r.task, in.Input)
+		if err != nil || int(in.Item) >= len(refs) {
+			return fmt.Errorf("it passes its input %d[%d], which it does not have", in.Input, in.Item)
+		}
+		ref = refs[in.Item]
 	}
-}
-
-// result is what a call that has ended returned; nil when it failed.
-func (j *job) result() *dataset {
-	if !j.call.over || j.call.failed != nil {
+	if d := j.data[ref]; d != nil {
+		c.giveArg(at, i, j, d)
 		return nil
 	}
-	return j.data[comms.DatasetRef{Task: j.call.task(j)}]
+	d := in.Data
+	d.Ref = ref
+	if key := Key(j.id, &d); d.Attempt > 0 && d.Place.Kind != comms.PlaceInline && (c.loans[key] != nil || c.led.Ref(key, 1) == nil) {
+		if c.loans[key] == nil {
+			c.loans[key] = &loan{key: key, desc: d, job: j.id, life: j.life}
+		}
+		c.giveLoan(at, i, c.loans[key])
+		return nil
+	}
+	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("input %d of its caller is gone: it is recomputed when the caller runs again", in.Input)},
+		comms.Cause{Kind: comms.CauseDataset, Ref: ref}, true)
+	return nil
 }
 
-// noteCall takes an event of a call. Its end is told as an event of the root of calls.
-func (c *Core) noteCall(j *job, e *comms.Event) {
-	k := j.call
-	switch e.Kind {
-	case comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
-		k.failed = e.Error
-	case comms.EventFinished:
-	default:
-		return
+// inputRefs lists the datasets of one input of a task of a graph.
+func (j *job) inputRefs(t taskIndex, input uint32) (refs []comms.DatasetRef, err error) {
+	ins, err := j.inputs(t)
+	if err != nil || int(input) >= len(ins) {
+		return nil, err
 	}
-	if k.by == nil {
-		if k.guest != nil {
-			k.guest.end = &comms.Event{Kind: e.Kind, Attempt: e.Attempt, Usage: e.Usage, Error: e.Error}
+	for _, s := range ins[input].Sources {
+		if s.Kind == dag.SourceWhole || s.Kind == dag.SourceElement {
+			refs = append(refs, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element})
+		} else {
+			refs = append(refs, j.expand(s)...)
 		}
+	}
+	return refs, nil
+}
+
+// tellElement tells a parent of an element of a stream.
+func (c *Core) tellElement(at rowRef, d comms.Desc) {
+	if by := at.job.dyn.by; !at.row().dropped && by.run != nil && by.calls[at.row().ref] == at {
+		c.tellCaller(by, comms.CallEnd{Ref: at.row().ref, Element: true, Outputs: []comms.Desc{c.tellable(d)}})
+	}
+}
+
+// tellEnd tells a parent how a call has ended.
+func (c *Core) tellEnd(at rowRef) {
+	j, w := at.job, at.row()
+	by := j.dyn.by
+	if by.run == nil || w.value || by.calls[w.ref] != at {
 		return
 	}
-	if j.dropped {
+	end := comms.CallEnd{Ref: w.ref, Error: w.failed}
+	for o := range w.shape.group.Outputs {
+		if w.shape.group.Outputs[o].Generate != dag.GenerateNone {
+			if st := j.streams[outputKey{at.task, uint32(o)}]; st != nil {
+				end.Counts = append(end.Counts, comms.StreamEnd{Output: uint32(o), Count: st.next, Failed: w.failed != nil})
+			} else {
+				end.Counts = append(end.Counts, comms.StreamEnd{Output: uint32(o), Failed: w.failed != nil})
+			}
+			continue
+		}
+		if d := j.data[comms.DatasetRef{Task: at.task, Output: uint32(o)}]; d != nil && w.failed == nil {
+			end.Outputs = append(end.Outputs, c.tellable(d.desc))
+		}
+	}
+	c.tellCaller(by, end)
+}
+
+// tellAgain tells another run of a parent what came of a call that it meets again.
+func (c *Core) tellAgain(at rowRef) {
+	j, w := at.job, at.row()
+	if w.value {
 		return
 	}
-	end := comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
-		Cause: comms.Cause{Kind: comms.CauseTask, Text: j.taskName(e.Task) + " " + j.groupOf(e.Task).group.Run.Function}}
-	switch root, _ := j.root(); {
-	case k.at != "":
-		end.Cause.Text += " on " + k.at
-	case root.call != nil:
-		end.Cause.Text += " on " + c.cfg.Agent
+	for o := range w.shape.group.Outputs {
+		if st := j.streams[outputKey{at.task, uint32(o)}]; st != nil {
+			for e := range st.next {
+				if d := j.data[comms.DatasetRef{Task: at.task, Output: uint32(o), Element: e}]; d != nil {
+					c.tellElement(at, d.desc)
+				}
+			}
+		}
 	}
-	c.tellRoot(j, end)
+	if j.at(at.task).state.over() && !slices.Contains(c.rowsEnded, at) {
+		c.tellEnd(at)
+	}
+}
+
+// tellable is a dataset as a parent is told of it: it asks for bytes that are not in the message.
+func (c *Core) tellable(d comms.Desc) comms.Desc {
+	if d.Place.Kind != comms.PlaceInline {
+		d.Place = comms.Place{Kind: comms.PlaceAgent, Where: c.cfg.Agent}
+	}
+	return d
+}
+
+func (c *Core) tellCaller(by *caller, e comms.CallEnd) {
+	by.told++
+	by.ends = append(by.ends, e)
+	if !by.telled {
+		by.telled = true
+		c.callTold = append(c.callTold, by)
+	}
+	if by.wait != nil {
+		c.wakeAt(c.now)
+	}
+}
+
+// tellCallers sends what parents are to be told.
+func (c *Core) tellCallers() {
+	for i := 0; i < len(c.callTold); i++ {
+		c.sendEnds(c.callTold[i])
+		c.callTold[i].telled = false
+	}
+	c.callTold = c.callTold[:0]
+}
+
+// sendEnds sends what one parent is to be told, in messages of bounded size.
+func (c *Core) sendEnds(by *caller) {
+	if len(by.ends) == 0 {
+		return
+	}
+	ends := by.ends
+	by.ends = nil
+	for len(ends) > 0 {
+		n, size := 0, 0
+		for ; n < len(ends) && (n == 0 || size < dispatchBytes); n++ {
+			for i := range ends[n].Outputs {
+				size += descBytes + len(ends[n].Outputs[i].Place.Bytes)
+			}
+		}
+		if by.run.ex.state != exKilled {
+			c.emit(ToExecutor{by.run.ex.id, &comms.CallEnds{Run: by.run.id, Ends: ends[:n:n]}})
+		}
+		ends = ends[n:]
+	}
+}
+
+// dropCalls takes a run's word that it needs calls no more.
+func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
+	r := c.runAt(ex, m.Run)
+	if r == nil || r.caller == nil {
+		return
+	}
+	for _, ref := range m.Refs {
+		at, ok := r.caller.calls[ref]
+		switch {
+		case !ok:
+		case m.Cancel:
+			c.cancelRow(at, m.Why)
+		default:
+			c.dropCall(r, at)
+		}
+	}
+}
+
+// dropCall notes that a run needs a call no more. What another run of its task would meet
+// stays, when it is small; a caller that is not tried again needs none of it.
+func (c *Core) dropCall(r *run, at rowRef) {
+	w, by := at.row(), r.caller
+	by.endReads(c, at)
+	w.dropped = true
+	if !at.job.at(at.task).state.over() || slices.Contains(c.rowsEnded, at) {
+		return
+	}
+	if !by.once && !w.value {
+		inline := true
+		for _, ref := range at.job.rowData(at.task) {
+			if d := at.job.data[ref]; d != nil && d.sealed {
+				inline = false
+				c.freeData(at.job, d)
+			}
+		}
+		if inline {
+			w.dropped = false
+			return
+		}
+	}
+	c.maybeForget(at)
 }
 
 // tellRoot passes the end of a call on to the task of a graph from which it comes, or
@@ -424,69 +580,117 @@ func (c *Core) settleCalls() (some bool) {
 	for len(c.reap) > 0 {
 		by := c.reap[0]
 		c.reap = c.reap[1:]
-		if s := by.job.at(by.task).state; by.run == nil && (s == tAbsent || s.over()) && by.job.callers[by.task] == by {
-			some = true
-			delete(by.job.callers, by.task)
-			for _, n := range slices.Sorted(maps.Keys(by.calls)) {
-				c.giveUp(by.calls[n])
-			}
+		s := by.job.at(by.task).state
+		if ended := by.run == nil && (s == tAbsent || s.over()); !ended && !(by.run == nil && by.once) || by.job.callers[by.task] != by {
+			continue
+		}
+		some = true
+		delete(by.job.callers, by.task)
+		for _, j := range by.jobs {
+			c.endDynamic(j)
 		}
 	}
+	for len(c.rowsEnded) > 0 {
+		at := c.rowsEnded[0]
+		c.rowsEnded = c.rowsEnded[1:]
+		some = true
+		c.rowEnded(at)
+	}
+	c.rowsEnded = nil
 	for i := 0; i < len(c.touched); i++ {
 		if j := c.touched[i]; j.call != nil && j.unended == 0 && j.inflight == 0 && !j.over {
 			some = true
-			c.callEnded(j)
+			c.guestOver(j)
 		}
 	}
 	return some
 }
 
-// callEnded hands on how a call has ended. It needs its inputs no more.
-func (c *Core) callEnded(j *job) {
-	j.over, j.call.over = true, true
-	c.leaveAll(j)
-	for _, cl := range j.classes {
-		cl.clear()
+// endCaller takes a run that has ended from its calls, which stay for the next try.
+func (c *Core) endCaller(r *run) {
+	if by := r.caller; by != nil {
+		c.leaveRun(by)
+		c.reap = append(c.reap, by)
 	}
-	c.rest(j)
-	c.unplaced = false
-	c.wakeAt(c.now) // when it ended in a scheduling pass, who waits for it is answered in the next
-	c.release(j, j.call.task(j))
-	readers := j.call.readers
-	j.call.readers = nil
-	for _, to := range readers {
-		c.passOn(j, to)
-		c.tryCall(to.job)
-	}
-	switch {
-	case j.call.guest != nil:
-		c.guestEnded(j)
-	case j.call.borrows != nil:
-		c.unborrow(j)
-	}
-}
-
-// giveUp ends a call that no run waits for any more.
-func (c *Core) giveUp(j *job) {
-	j.dropped = true
-	c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: "the task that called it has ended", Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseTask})
-	c.touch(j)
-}
-
-// dropCall forgets a call with all of its datasets.
-func (c *Core) dropCall(j *job) {
-	c.keepOnly(j, nil)
-	c.closeKinds(j)
-	c.unlist(j)
-	switch root, _ := j.root(); {
-	case j.call.guest != nil:
-		c.dropGuest(j)
-	case j.call.borrows != nil:
-		if k := *j.call.borrows; c.borrowed[k] == j {
-			delete(c.borrowed, k)
+	for _, id := range r.more {
+		if c.requests[id] != nil {
+			delete(c.requests, id)
+			c.must(c.led.Release(id))
+			c.effects() // another of them may have failed with it
 		}
-	case root.call == nil:
-		root.inflight--
-		c.touch(root)
+	}
+	r.more = nil
+}
+
+// leaveRun takes the calls of a task from its run: it waits for none. Data that was brought
+// into memory for it stays there until it ends, and is not there for another run.
+func (c *Core) leaveRun(by *caller) {
+	if by.run == nil {
+		return
+	}
+	by.run.caller = nil
+	by.run, by.wait, by.reads, by.kinds, by.ends, by.told = nil, nil, nil, nil, nil, 0
+}
+
+// endCalls looks at the calls of a task that has ended or is not this agent's any more.
+func (c *Core) endCalls(j *job, t taskIndex) {
+	if by := j.callers[t]; by != nil {
+		c.reap = append(c.reap, by)
+	}
+}
+
+// loan is a reference to a dataset in memory that arguments hold, whatever becomes of the
+// dataset in the job that it is of.
+type loan struct {
+	key  ledger.Key
+	desc comms.Desc  // as its job names it
+	job  comms.JobID // of that
+	life uint64
+	n    int  // arguments
+	lost bool // its bytes are gone
+}
+
+// lend makes a dataset of one job, which lies in memory, one of another job, too.
+func (c *Core) lend(from *job, d *dataset, to *job, ref comms.DatasetRef) *dataset {
+	key := from.key(d)
+	l := c.loans[key]
+	if l == nil {
+		c.must(c.led.Ref(key, 1))
+		l = &loan{key: key, desc: d.desc, job: from.id, life: from.life}
+		c.loans[key] = l
+	}
+	l.n++
+	lent := &dataset{desc: d.desc, sealed: true, refs: 1, lent: l}
+	lent.desc.Ref = ref
+	to.data[ref] = lent
+	return lent
+}
+
+// giveLoan makes a dataset that is in memory for other arguments already one of a row.
+func (c *Core) giveLoan(to rowRef, arg int, l *loan) {
+	l.n++
+	a := &to.row().args[arg]
+	a.there = true
+	a.data = &dataset{desc: l.desc, sealed: true, refs: 1, lent: l}
+	a.data.desc.Ref = argRef(to.task, arg)
+	to.job.data[a.data.desc.Ref] = a.data
+}
+
+// endLoan ends one argument's part in a loan.
+func (c *Core) endLoan(l *loan) {
+	if l.n--; l.n > 0 {
+		return
+	}
+	delete(c.loans, l.key)
+	if !l.lost {
+		c.must(c.led.Unref(l.key, 1))
+		c.effects()
+	}
+	j, d := c.dataset(l.key)
+	if d == nil {
+		c.endOfferOf(l.job, &l.desc)
+	}
+	if j != nil && j.call != nil && j.call.borrows != nil {
+		c.unborrow(j)
 	}
 }

@@ -38,7 +38,7 @@ func (c *Core) Check() error {
 			if d.refs == 0 && !j.keeps(d) {
 				return fmt.Errorf("job %s: dataset %v is kept and not needed", j.id, ref)
 			}
-			if d.sealed && d.from == nil {
+			if d.sealed && d.lent == nil {
 				sealed++
 				if _, ok := c.led.Dataset(j.key(d)); !ok {
 					return fmt.Errorf("job %s: dataset %v is not in the ledger", j.id, ref)
@@ -91,12 +91,8 @@ func (c *Core) checkTurns() error {
 // checkCalls compares what is known of calls that go from agent to agent, and what
 // holds the results of those that are here.
 func (c *Core) checkCalls() error {
-	for _, j := range c.jobs {
-		if k := j.call; k != nil && k.held && k.failed == nil {
-			if r := k.by.run; r == nil || c.runs[r.id] != r || !slices.Contains(r.more, k.pins) || c.requests[k.pins] == nil {
-				return fmt.Errorf("what call %s returned counts as held in memory for who calls, and is not", j.id)
-			}
-		}
+	if err := c.checkRows(); err != nil {
+		return err
 	}
 	for i, by := range c.waiters {
 		if slices.Contains(c.waiters[:i], by) {
@@ -104,14 +100,14 @@ func (c *Core) checkCalls() error {
 		}
 	}
 	out, guests := map[*neighbour]int{}, map[*neighbour]int{}
-	for id, j := range c.away {
-		o := j.call.out
-		if o == nil || o.id != id || c.byJob[j.id] != j || j.at(j.call.task(j)).state != tAway {
-			return fmt.Errorf("call %s has ended, or is here, and counts as one of another agent", j.id)
+	for id, at := range c.away {
+		j, o := at.job, at.row().out
+		if o == nil || o.id != id || c.byJob[j.id] != j || j.at(at.task).state != tAway {
+			return fmt.Errorf("call %s has ended, or is here, and counts as one of another agent", j.rowName(at.task))
 		}
 		out[o.host]++
 		if !o.host.up && o.host.missed.IsZero() {
-			return fmt.Errorf("call %s waits for agent %s, whose link is not awaited", j.id, o.host.name)
+			return fmt.Errorf("call %s waits for agent %s, whose link is not awaited", j.rowName(at.task), o.host.name)
 		}
 	}
 	for _, j := range c.guests {
@@ -131,8 +127,59 @@ func (c *Core) checkCalls() error {
 		return fmt.Errorf("calls go to or come from agents that are not known")
 	}
 	for k, j := range c.borrowed {
-		if c.byJob[j.id] != j || j.dropped || *j.call.borrows != k || j.over && len(j.lends) == 0 {
+		if c.byJob[j.id] != j || j.dropped || *j.call.borrows != k || j.over && len(j.call.readers) == 0 && !c.lentOf(j) {
 			return fmt.Errorf("dataset %v of agent %s is kept, and no guest reads it", k.of, k.from)
+		}
+	}
+	return nil
+}
+
+// checkRows compares the rows of dynamic jobs with their callers, and what holds the datasets that
+// they read in memory.
+func (c *Core) checkRows() error {
+	lent := map[*loan]int{}
+	for _, j := range c.jobs {
+		for _, d := range j.data {
+			if d.lent != nil {
+				lent[d.lent]++
+			}
+		}
+		for _, by := range j.callers {
+			for ref, at := range by.calls {
+				if c.byJob[at.job.id] != at.job || at.row().ref != ref || at.job.dyn.by != by || !at.row().value && at.row().shape == nil {
+					return fmt.Errorf("job %s: task %d has call %v, which is not there", j.id, by.task, ref)
+				}
+			}
+			for _, rd := range by.reads {
+				if by.run == nil || rd.held && (c.requests[rd.req] == nil || !slices.Contains(by.run.more, rd.req)) {
+					return fmt.Errorf("job %s: what call %v returned counts as held in memory for who calls, and is not", j.id, rd.ref)
+				}
+			}
+		}
+		if j.dyn == nil {
+			continue
+		}
+		kept := 0
+		for t := range j.dyn.rows {
+			w := &j.dyn.rows[t]
+			if w.shape == nil && !w.value {
+				continue
+			}
+			kept++
+			if j.tasks[t].state.over() && (len(w.args) > 0 || w.dropped && len(w.readers) == 0) {
+				return fmt.Errorf("job %s: row %d has ended, and is kept: %d arguments, dropped: %v", j.id, t, len(w.args), w.dropped)
+			}
+		}
+		if kept != j.dyn.kept {
+			return fmt.Errorf("job %s: %d rows are kept, counted %d", j.id, kept, j.dyn.kept)
+		}
+	}
+	for k, l := range c.loans {
+		if l.n != lent[l] || l.key != k || l.n == 0 {
+			return fmt.Errorf("dataset %v is lent to %d arguments, counted %d", k, lent[l], l.n)
+		}
+		if _, ok := c.led.Dataset(k); !ok && !l.lost {
+			return fmt.Errorf("dataset %v is lent, and is not in memory", k)
 		}
 	}
 	return nil
@@ -337,7 +384,7 @@ func (c *Core) checkTasks(j *job) error {
 				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
 			}
 		case tAway:
-			if j.call == nil || j.call.out == nil && j.call.borrows == nil && !slices.Contains(c.strange, j) {
+			if j.dyn == nil && (j.call == nil || j.call.borrows == nil) || j.dyn != nil && j.dyn.rows[t].out == nil && !slices.Contains(c.strange, rowRef{j, t}) {
 				return fmt.Errorf("task %d is away and no agent is to have it", t)
 			}
 		case tDelayed:

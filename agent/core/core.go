@@ -93,16 +93,19 @@ type Core struct {
 	// Calls.
 	waiters   []*caller // whose runs wait for calls, in the order in which they began to
 	reap      []*caller // whose task may have ended
-	calls     uint64    // made so far
+	calls     uint64    // names that were made so far
+	callTold  []*caller // with ends to be sent in this step
+	rowsEnded []rowRef  // whose ends are to be followed
+	loans     map[ledger.Key]*loan
 	asking    asking
-	strange   []*job               // that cannot run here, until it is known who can
-	away      map[comms.JobID]*job // own ones that others have, or are to be told of, by their names there
-	guests    []*job               // those of other agents, in order of arrival
-	borrowed  map[borrowed]*job    // what those read that their owners have
-	loaded    bool                 // how much there is to do has changed by guests, and was not told since
-	loadAt    time.Time            // when it may be told again
-	met       []*neighbour         // acquainted for calls
-	unreached []*neighbour         // of these, those whose links are waited for
+	strange   []rowRef               // that cannot run here, until it is known who can
+	away      map[comms.JobID]rowRef // own ones that others have, or are to be told of, by their names there
+	guests    []*job                 // those of other agents, in order of arrival
+	borrowed  map[borrowed]*job      // what those read that their owners have
+	loaded    bool                   // how much there is to do has changed by guests, and was not told since
+	loadAt    time.Time              // when it may be told again
+	met       []*neighbour           // acquainted for calls
+	unreached []*neighbour           // of these, those whose links are waited for
 
 	// unplaced: tasks that waited for memory gave way to calls, and no call has ended since.
 	unplaced bool
@@ -138,7 +141,7 @@ func New(cfg Config) *Core {
 		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), devices: devicesOf(&cfg.Total), led: led,
 		byJob: map[comms.JobID]*job{}, tenants: map[string]*tenant{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
-		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]*job{},
+		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]rowRef{}, loans: map[ledger.Key]*loan{},
 		segs: map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent}, lastExec: cfg.LastExecutor,
 	}
 	c.pool(poolKey{dir: cfg.Dir}).warm = cfg.Warm
@@ -290,6 +293,7 @@ func (c *Core) work() {
 	c.settle()
 	c.schedule()
 	c.settle()
+	c.tellCallers()
 	c.dispatch()
 	c.drained()
 	if c.leaving != nil {

@@ -19,7 +19,7 @@ type dataset struct {
 	given  bool  // it came with an Assign, or from a peer: only consumers that are here count
 	copy   bool  // it was fetched: another agent has it, too
 	kept   bool  // an Assign says that this agent has it for all
-	from   *loan // its bytes are those of a dataset of another job; nil: its own
+	lent   *loan // its bytes are those of a dataset of another job; nil: its own
 }
 
 // keeps tells whether a dataset stays without references.
@@ -97,8 +97,8 @@ func Key(job comms.JobID, d *comms.Desc) ledger.Key {
 const attemptShift = 48 // no generator makes 2^48 elements
 
 func (j *job) key(d *dataset) ledger.Key {
-	if d.from != nil {
-		return d.from.job.key(d.from.data)
+	if d.lent != nil {
+		return d.lent.key
 	}
 	return Key(j.id, &d.desc)
 }
@@ -125,7 +125,10 @@ func (c *Core) dataset(k ledger.Key) (*job, *dataset) {
 // countRefs counts who may still read a dataset: consumers whose ends are not
 // committed, instances bound to it, and streamed groups that read it beside their stream.
 func (j *job) countRefs(r comms.DatasetRef, given bool) int {
-	refs := j.lends[r]
+	if j.dyn != nil {
+		return j.rowRefs(r)
+	}
+	refs := 0
 	if _, taken := j.takes[r]; taken {
 		refs++
 	}
@@ -237,12 +240,12 @@ func (c *Core) freeData(j *job, d *dataset) {
 	if d.refs > 0 {
 		c.goneWhileRead(j, &d.desc)
 	}
-	if d.from != nil {
-		c.endLoan(d.from)
+	if d.lent != nil {
+		c.endLoan(d.lent)
 		return
 	}
 	if d.sealed {
-		c.must(c.led.Forget(j.key(d)))
+		c.must(c.led.Unref(j.key(d), 1))
 		c.effects()
 	}
 	c.freedOffer(j, d)
@@ -259,6 +262,9 @@ func (c *Core) freeData(j *job, d *dataset) {
 // task has ended, and then others are counted anew, without this task.
 func (c *Core) release(j *job, t taskIndex) {
 	j.tasks[t].flags |= fReleased
+	if j.dyn != nil {
+		return // rowEnded has ended its need
+	}
 	none := len(j.data) == 0 && (j.peers == nil || len(j.peers.heard)+len(j.peers.old) == 0)
 	if none && int(t) < j.static || j.groupOf(t).rooted {
 		return

@@ -48,6 +48,31 @@ func describe(a Action) string {
 	return fmt.Sprintf("%T%+v", a, a)
 }
 
+func describeEnd(e *comms.CallEnd) string {
+	s := fmt.Sprint(e.Ref.Number)
+	if e.Ref.Strand != 0 {
+		s = fmt.Sprintf("%d.%d", e.Ref.Strand, e.Ref.Number)
+	}
+	switch {
+	case e.Read:
+		s += " is read:"
+	case e.Element:
+		s += " made"
+	default:
+		s += " ended:"
+	}
+	for _, d := range e.Outputs {
+		s += " " + describeDesc(d)
+	}
+	for _, n := range e.Counts {
+		s += fmt.Sprintf(" %d elements", n.Count)
+	}
+	if e.Error != nil {
+		s += fmt.Sprintf(" error %v", e.Error)
+	}
+	return s + ";"
+}
+
 func describeMessage(m comms.Message) string {
 	switch m := m.(type) {
 	case *comms.LoadReport:
@@ -165,8 +190,17 @@ func describeMessage(m comms.Message) string {
 		return s
 	case *comms.Welcome:
 		return fmt.Sprintf("welcome{Executor:%d Agent:%s ControlPage:%s InlineMax:%d Scratch:%s ShmDir:%s}", m.Executor, m.Agent, m.ControlPage, m.InlineMax, m.Scratch, m.ShmDir)
-	case *comms.Returned:
-		return fmt.Sprintf("call %d of run %d returned %s, error %v", m.Number, m.Run, describeDesc(m.Data), m.Error)
+	case *comms.CallEnds:
+		s := fmt.Sprintf("calls of run %d:", m.Run)
+		for i := range m.Ends {
+			s += " " + describeEnd(&m.Ends[i])
+		}
+		return s
+	case *comms.CallGo:
+		if m.Error != nil {
+			return fmt.Sprintf("wait %d of run %d: %v", m.Wait, m.Run, m.Error)
+		}
+		return fmt.Sprintf("wait %d of run %d is over", m.Wait, m.Run)
 	case *comms.DrainStatus:
 		text := fmt.Sprintf("in hand, leaving %v, gone %v:", m.Leaving, m.Gone)
 		for i := range m.Jobs {

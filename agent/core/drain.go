@@ -86,7 +86,7 @@ func (c *Core) inHand() map[*job][]taskIndex {
 			continue
 		}
 		for _, r := range ex.queue {
-			if r.orphan || r.back || r.job.call != nil {
+			if r.orphan || r.back || r.job.dynamic() {
 				continue
 			}
 			all[r.job] = append(all[r.job], r.task)

@@ -306,6 +306,9 @@ func (c *Core) tooFew(j *job, t taskIndex) string {
 // outputsFailed tells the consumers of a task that ended badly that its unpublished
 // outputs never come. Published outputs stay (the first publication wins).
 func (c *Core) outputsFailed(j *job, t taskIndex) {
+	if j.dyn != nil {
+		return // rowEnded tells who waits
+	}
 	gs := j.groupOf(t)
 	if gs.ganged() {
 		c.disband(j, t)
@@ -334,6 +337,9 @@ func (c *Core) outputsFailed(j *job, t taskIndex) {
 
 // countMissing counts the edges of a waiting task that are not resolved.
 func (c *Core) countMissing(j *job, t taskIndex) (missing uint32, failed bool) {
+	if j.dyn != nil {
+		return j.dyn.rows[t].missing()
+	}
 	ins, err := j.inputs(t)
 	if err != nil {
 		return 0, true

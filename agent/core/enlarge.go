@@ -111,7 +111,7 @@ func listBytes(all []int64) string {
 // mayLeave tells whether the controller can give a task to another agent alone: not a
 // call, nor what streams, nor what has begun calls of its own.
 func (c *Core) mayLeave(j *job, t taskIndex) bool {
-	return j.call == nil && int(t) < j.static && !j.groupOf(t).generator && j.callers[t] == nil
+	return !j.dynamic() && int(t) < j.static && !j.groupOf(t).generator && j.callers[t] == nil
 }
 
 // mostFor is the most memory that can be held for a task here: of a gang, beside as

@@ -10,8 +10,12 @@ import (
 
 // note appends an event of a job.
 func (c *Core) note(j *job, e comms.Event) {
-	if j.call != nil {
-		c.noteCall(j, &e)
+	switch {
+	case j.dyn != nil:
+		c.noteRow(j, &e)
+		return
+	case j.call != nil:
+		c.noteGuest(j, &e)
 		return
 	}
 	if e.At == 0 {
@@ -28,7 +32,7 @@ func (c *Core) noteEnd(j *job, e comms.Event) {
 // noteEnds is noteEnd for an event that ends tasks behind it too.
 func (c *Core) noteEnds(j *job, e comms.Event, rest []step) {
 	c.note(j, e)
-	if j.call != nil {
+	if j.dynamic() {
 		return
 	}
 	c.ctl.noteEnds(j, &e, rest)
@@ -119,7 +123,7 @@ func (c *Core) controllerUp(resumed bool) {
 		}})
 		c.unasked()
 		for _, j := range c.jobs {
-			if j.call != nil {
+			if j.dynamic() {
 				continue
 			}
 			c.emit(ToController{&comms.Snapshot{Jobs: []comms.JobState{c.jobState(j)}}})

@@ -162,7 +162,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		}
 	} else if more = c.enlarge(j, t, r, e); more.memory == 0 {
 		tr.fails++
-		again = again && tr.fails <= gs.group.Retries
+		again = again && tr.fails <= gs.group.Retries && j.retriesOn(t, e)
 	}
 	switch {
 	case again && gs.ganged() && j.gangOf(t).spans():
@@ -189,6 +189,14 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", e.Task)},
 			comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
 	}
+}
+
+// retriesOn tells whether a task is tried again after an error: a call may name the errors.
+func (j *job) retriesOn(t taskIndex, e *comms.TaskError) bool {
+	if j.dyn == nil || j.dyn.rows[t].shape == nil || len(j.dyn.rows[t].shape.kind.RetryOn) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows[t].shape.kind.RetryOn, code) })
 }
 
 // retry prepares the next attempt. After an error of the task itself it waits,
@@ -383,7 +391,7 @@ func (c *Core) pinFailed(r *run) {
 	}
 	s.state = tWaiting
 	missing, failed := c.countMissing(j, r.task)
-	if j.call == nil && (missing > 0 || failed && !c.tolerates(j, r.task) || errors.Is(r.pinErr, ledger.ErrLost)) {
+	if !j.dynamic() && (missing > 0 || failed && !c.tolerates(j, r.task) || errors.Is(r.pinErr, ledger.ErrLost)) {
 		c.reassess(j, r.task, r.cause)
 		return
 	}
@@ -397,19 +405,18 @@ func (c *Core) pinFailed(r *run) {
 // lost takes the news that a dataset's last copy is gone, and has it recomputed
 // while it is needed.
 func (c *Core) lost(k ledger.Key, why error) {
+	if l := c.loans[k]; l != nil {
+		l.lost = true
+	}
 	j, d := c.dataset(k)
 	if d == nil {
 		return
 	}
 	ref := d.desc.Ref
-	if j.call != nil {
+	if j.dynamic() {
 		delete(j.data, ref)
-		switch {
-		case ref.Task != j.call.task(j):
-		case j.call.guest != nil:
+		if j.call != nil && ref.Task == j.call.task(j) && j.call.guest != nil {
 			c.sendBack(j, "what it returned is lost: "+why.Error())
-		default:
-			c.resultLost(j, why.Error())
 		}
 		return
 	}

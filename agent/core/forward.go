@@ -93,7 +93,7 @@ func (c *Core) askWhere() {
 		a.need = c.busiest().need
 		m.Needs = c.resources(a.need)
 	} else {
-		a.strange = &c.strange[0].callGroup().group.Resources
+		a.strange = &c.strange[0].row().shape.group.Resources
 		m.Needs = asked(a.strange)
 	}
 	all := c.alike()
@@ -103,8 +103,8 @@ func (c *Core) askWhere() {
 	}
 	a.on = platformsOf(all[0])
 	m.Platforms, all = a.on, c.meant()
-	for _, j := range all {
-		m.Bytes += j.bytesIn(j.call.task(j))
+	for _, at := range all {
+		m.Bytes += at.row().bytes()
 	}
 	m.Calls, m.Bytes = uint64(min(len(all), mostAsked)), m.Bytes/uint64(len(all))
 	a.number++
@@ -150,26 +150,39 @@ func (c *Core) busiest() (most *line) {
 }
 
 // meant lists the calls that the question is about: alike, with binaries for the same platforms.
-func (c *Core) meant() []*job {
-	return slices.DeleteFunc(c.alike(), func(j *job) bool { return !slices.Equal(platformsOf(j), c.asking.on) })
+func (c *Core) meant() []rowRef {
+	return slices.DeleteFunc(c.alike(), func(at rowRef) bool { return !slices.Equal(platformsOf(at), c.asking.on) })
 }
 
 // platformsOf returns the platforms to which the environment of a call is bound.
-func platformsOf(j *job) []string {
-	if e := j.declared(j.callGroup().group.Run.Environment); e != nil {
-		return e.Platforms()
+func platformsOf(at rowRef) []string {
+	if e := at.row().shape.env; e.name != "" {
+		if d := e.job.declared(e.name); d != nil {
+			return d.Platforms()
+		}
 	}
 	return nil
 }
 
+// bytes counts those of what a row reads.
+func (r *callRow) bytes() (n uint64) {
+	for i := range r.args {
+		a := &r.args[i]
+		if n += a.desc.Size; a.data != nil {
+			n += a.data.desc.Size
+		}
+	}
+	return n
+}
+
 // alike lists the calls that need what the question says; of those that could run here
 // first those that would begin last.
-func (c *Core) alike() (all []*job) {
+func (c *Core) alike() (all []rowRef) {
 	a := &c.asking
 	if a.strange != nil {
-		for _, j := range c.strange {
-			if r := &j.callGroup().group.Resources; equal(r, a.strange) {
-				all = append(all, j)
+		for _, at := range c.strange {
+			if r := &at.row().shape.group.Resources; equal(r, a.strange) {
+				all = append(all, at)
 			}
 		}
 		return all
@@ -181,7 +194,7 @@ func (c *Core) alike() (all []*job) {
 		}
 		for q := range l.queues.All() {
 			for cl := range q.classes.All() {
-				if j := cl.job; j.call != nil && j.call.by != nil && !j.call.stays && j.at(j.call.task(j)).state == tReady {
+				if cl.job.dyn != nil {
 					classes = append(classes, cl)
 				}
 			}
@@ -194,7 +207,14 @@ func (c *Core) alike() (all []*job) {
 		return 1
 	})
 	for _, cl := range classes {
-		all = append(all, cl.job)
+		first := len(all)
+		for i := cl.rows.Len() - 1; i >= 0 && len(all) < mostAsked; i-- { // near the end those that would begin late
+			at := rowRef{cl.job, cl.rows.Ref(i).task}
+			if w := at.row(); w.shape != nil && !w.stays && at.job.at(at.task).state == tReady {
+				all = append(all, at)
+			}
+		}
+		slices.SortFunc(all[first:], func(a, b rowRef) int { return cmp.Compare(b.task, a.task) })
 	}
 	return all
 }
@@ -238,11 +258,11 @@ func (c *Core) answered(m *comms.There) {
 	switch {
 	case a.strange == nil:
 	case m.Why == "": // others have their turn
-		c.strange = slices.DeleteFunc(c.strange, func(j *job) bool { return slices.Contains(all, j) })
+		c.strange = slices.DeleteFunc(c.strange, func(at rowRef) bool { return slices.Contains(all, at) })
 		c.strange = append(c.strange, all...)
 	default:
-		for _, j := range all {
-			c.fail(j, j.call.task(j), nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: j.callGroup().unfit + "; " + m.Why}, comms.Cause{Kind: comms.CauseTask}, true)
+		for _, at := range all {
+			c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: at.job.groupOf(at.task).unfit + "; " + m.Why}, comms.Cause{Kind: comms.CauseTask}, true)
 		}
 	}
 	c.askLater(some)
@@ -263,62 +283,87 @@ func (c *Core) unasked() { c.asking.asked, c.asking.next, c.asking.pause = time.
 // missesHere puts a call aside that can never run here, until the controller says
 // where it can. It is false for a task that no other agent may run.
 func (c *Core) missesHere(j *job, t taskIndex) bool {
-	if j.call == nil || c.cfg.ForwardAfter <= 0 {
+	if !j.dynamic() || c.cfg.ForwardAfter <= 0 {
 		return false
 	}
-	if j.call.guest != nil {
+	if j.call != nil {
 		c.sendBack(j, j.groupOf(t).unfit)
 		return true
 	}
+	if j.dyn.rows[t].shape.stays() {
+		return false
+	}
 	j.at(t).state = tAway
-	c.strange = append(c.strange, j)
+	c.strange = append(c.strange, rowRef{j, t})
 	return true
 }
 
 // forward has another agent run a call.
-func (c *Core) forward(j *job, h *comms.Host) {
-	k := j.call
-	t := k.task(j)
-	m, err := c.forwarding(j)
+func (c *Core) forward(at rowRef, h *comms.Host) {
+	w, t := at.row(), at.job.at(at.task)
+	m, err := c.forwarding(at)
 	if err != nil {
-		k.stays = true // what it reads is not here any more: it fails when it begins
+		w.stays = true // as a call of this host it fails with what is wrong
 		return
 	}
-	if s := j.at(t); s.state == tReady {
-		c.pop(j.callGroup().class)
-		s.state = tAway
+	if t.state == tReady {
+		c.withdrawRow(at.job.groupOf(at.task).class, at.task)
+		t.state = tAway
 	}
-	c.strange = slices.DeleteFunc(c.strange, func(o *job) bool { return o == j })
+	c.strange = slices.DeleteFunc(c.strange, func(o rowRef) bool { return o == at })
 	n := c.acquaint(h)
 	if n.out++; !n.up {
 		c.miss(n)
 	}
-	k.out = &outgoing{id: m.Call, host: n}
-	c.away[m.Call] = j
+	w.out = &outgoing{id: m.Call, host: n}
+	c.away[m.Call] = at
 	c.say(n, m)
 }
 
+// withdrawRow takes a ready task out of its class. Those that are forwarded are near the end of its rows.
+func (c *Core) withdrawRow(cl *class, t taskIndex) {
+	for i := cl.rows.Len() - 1; i >= 0; i-- {
+		if cl.rows.Ref(i).task != t {
+			continue
+		}
+		if cl.size == 1 {
+			c.leave(cl)
+		}
+		cl.rows.Remove(i)
+		cl.size--
+		if cl.queue != nil {
+			cl.queue.line.count(cl, -1)
+			cl.queue.classes.Fix(cl.at)
+		}
+		return
+	}
+}
+
 // forwarding writes a call for another agent.
-func (c *Core) forwarding(j *job) (*comms.Forward, error) {
-	k := j.call
-	root, at := j.root()
-	m := &comms.Forward{Call: c.callID(k.by, k.sum), Graph: j.graph.Encode(), Task: comms.TaskID{Job: root.id, Index: at}, JobIncarnation: root.life, Group: root.groupOf(at).group.Name,
-		Name: j.taskName(k.task(j)), With: j.callGroup().with, Dir: j.dir, Priority: j.priority, Weight: uint32(root.tenant.weight), Tenant: root.tenant.name, Depth: uint64(j.depth)}
+func (c *Core) forwarding(at rowRef) (*comms.Forward, error) {
+	j, w := at.job, at.row()
+	g, err := w.graph()
+	if err != nil {
+		return nil, err
+	}
+	root, of := j.root()
+	m := &comms.Forward{Call: c.freshID(fmt.Append(j.id[:], at.task)), Graph: g.Encode(), Task: comms.TaskID{Job: root.id, Index: of}, JobIncarnation: root.life, Group: root.groupOf(of).group.Name,
+		Name: j.rowName(at.task), With: w.with, Dir: j.dir, Priority: j.priority, Weight: uint32(root.tenant.weight), Tenant: root.tenant.name, Depth: uint64(j.depth)}
 	if g := root.guestOf(); g != nil { // it comes from farther away
 		m.Task, m.Group = g.task, g.group
 	}
-	if env := j.callGroup().group.Run.Environment; env == "" || env == dag.ProgramEnvironment {
+	if env := w.shape.env.name; env == "" || env == dag.ProgramEnvironment {
 		m.Registry = j.registry
 	}
-	for i := range k.task(j) {
-		d := j.data[comms.DatasetRef{Task: i}]
-		if d == nil {
-			return nil, fmt.Errorf("input %d is not here", i)
-		}
-		in := comms.ForwardedIn{Data: d.desc}
-		if d.sealed {
-			of, from := d.lender(j)
-			in.Of = comms.DatasetID{Job: of.id, DatasetRef: from.desc.Ref}
+	for i := range w.args {
+		a := &w.args[i]
+		in := comms.ForwardedIn{Data: a.desc}
+		if a.data != nil {
+			in.Data = a.data.desc
+			in.Of = comms.DatasetID{Job: j.id, DatasetRef: in.Data.Ref}
+			if l := a.data.lent; l != nil { // under its first name hosts have it once for all that read it
+				in.Of = comms.DatasetID{Job: l.job, DatasetRef: l.desc.Ref}
+			}
 			in.Data.Place = comms.Place{Kind: comms.PlaceAgent, Where: c.cfg.Agent}
 		}
 		m.Inputs = append(m.Inputs, in)
@@ -326,44 +371,76 @@ func (c *Core) forwarding(j *job) (*comms.Forward, error) {
 	return m, nil
 }
 
+// graph is that of a call for another agent: placeholders for its arguments, in their
+// order, and its task.
+func (r *callRow) graph() (*dag.Graph, error) {
+	b := dag.NewBuilder("call")
+	grp := *r.shape.group
+	if e := r.shape.env; e.name != "" {
+		if d := e.job.declared(e.name); d != nil {
+			b.Environment(*d)
+		}
+	}
+	if n := len(r.args); n > 0 {
+		in := b.Add(dag.Group{Name: "inputs", Axes: []dag.Axis{dag.Range("i", 0, int64(n)-1)}, Run: dag.Run{Function: "inputs"}, Outputs: []dag.OutputDecl{{Name: "out"}}})
+		grp.Inputs = slices.Clone(grp.Inputs)
+		for p := range grp.Inputs {
+			var from []dag.From
+			for i := range r.args {
+				if int(r.args[i].port) == p {
+					from = append(from, in.Out("out", dag.At(i)))
+				}
+			}
+			switch {
+			case grp.Inputs[p].List:
+				grp.Inputs[p].From = from
+			case len(from) != 1:
+				return nil, fmt.Errorf("input %s has %d datasets", grp.Inputs[p].Name, len(from))
+			default:
+				grp.Inputs[p].From = from
+			}
+		}
+	}
+	b.Add(grp)
+	return b.Build()
+}
+
 // forwarded takes the word of a host.
 func (c *Core) forwarded(from string, m *comms.Forwarded) {
-	j := c.away[m.Call]
-	if j == nil || j.call.out.host.name != from {
+	at, ok := c.away[m.Call]
+	if !ok || at.row().out.host.name != from {
 		return // it stays there no more
 	}
-	out := j.call.out
+	out := at.row().out
 	switch {
 	case m.Back != "":
 		c.shun(out.host)
-		c.takeHome(j)
+		c.takeHome(at)
 	case !m.Over && len(m.Text) > 0:
-		c.log(j, m.Stream, m.Text)
+		c.log(at.job, m.Stream, m.Text)
 	case !m.Over && m.Event != nil:
-		c.tellRoot(j, *m.Event)
+		c.tellRoot(at.job, *m.Event)
 	case m.Over && m.Event != nil && out.end == nil:
-		c.endedAway(j, m)
+		c.endedAway(at, m)
 	}
 }
 
 // endedAway takes over how a call has ended at its host. Its result is fetched,
 // if it did not come with the word.
-func (c *Core) endedAway(j *job, m *comms.Forwarded) {
-	k := j.call
-	t := k.task(j)
+func (c *Core) endedAway(at rowRef, m *comms.Forwarded) {
+	j, t, w := at.job, at.task, at.row()
 	e := *m.Event
 	if e.Task, e.Executor = t, 0; e.Usage != nil {
 		c.callSeconds.add(float64(e.Usage.Duration) / 1e9)
 	}
-	k.out.end, k.at = &e, k.out.host.name
+	w.out.end, w.at = &e, w.out.host.name
 	if e.Kind != comms.EventFinished {
-		k.out.host.shunFor = 0
+		w.out.host.shunFor = 0
 		if e.Error == nil {
-			e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "it failed without saying why", Task: j.taskName(t), Agent: k.at}
+			e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "it failed without saying why", Task: j.taskName(t), Agent: w.at}
 		}
 		c.noteEnd(j, e)
 		c.end(j, t, tFailed)
-		c.todo = append(c.todo, ended{j, t})
 		return
 	}
 	d := m.Data
@@ -372,53 +449,63 @@ func (c *Core) endedAway(j *job, m *comms.Forwarded) {
 	case comms.PlaceInline:
 		d.Place.Bytes = slices.Clone(d.Place.Bytes)
 		j.data[d.Ref] = &dataset{desc: d}
-		c.cameHome(j)
+		c.cameHome(at)
 	case comms.PlaceAgent:
-		c.fetchFrom(j, k.at, d, comms.DatasetID{Job: m.Call, DatasetRef: m.Data.Ref})
+		c.fetchFrom(j, w.at, d, comms.DatasetID{Job: m.Call, DatasetRef: m.Data.Ref})
 	default:
-		c.shun(k.out.host)
-		c.takeHome(j)
+		c.shun(w.out.host)
+		c.takeHome(at)
 	}
 }
 
-// cameHome ends a call whose result is here, or makes a dataset of another agent one
-// that calls here can read.
-func (c *Core) cameHome(j *job) {
-	k := j.call
-	t := k.task(j)
-	d := j.data[comms.DatasetRef{Task: t}]
-	j.peers, j.given = nil, false
+// cameHome ends a call whose result is here.
+func (c *Core) cameHome(at rowRef) {
+	j, t, w := at.job, at.task, at.row()
+	ref := comms.DatasetRef{Task: t}
+	d := j.data[ref]
+	j.forgetHeard(ref)
 	d.copy, d.given = false, false
-	d.refs = j.countRefs(d.desc.Ref, false)
-	if k.out != nil {
-		k.out.host.shunFor = 0
-		c.noteEnd(j, *k.out.end)
-	}
+	d.refs = j.countRefs(ref, false)
+	w.out.host.shunFor = 0
+	c.noteEnd(j, *w.out.end)
 	c.end(j, t, tFinished)
+}
+
+// forgetHeard forgets what was known of a dataset of another agent that is here now, or is not fetched any more.
+func (j *job) forgetHeard(ref comms.DatasetRef) {
+	if j.peers == nil {
+		return // it came in a message
+	}
+	delete(j.peers.heard, ref)
+	if len(j.peers.heard) == 0 {
+		j.peers, j.given = nil, false
+	}
 }
 
 // takeHome makes a call again what it was before it went elsewhere. It stays if it
 // can run here.
-func (c *Core) takeHome(j *job) {
-	c.endStay(j)
-	j.call.at, j.call.stays = "", true
-	t := j.call.task(j)
-	j.at(t).state = tWaiting
-	if c.tryCall(j); j.at(t).state == tWaiting { // its host could not have them, either
-		c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "what it reads is lost"}, comms.Cause{Kind: comms.CauseMemory}, true)
-	}
+func (c *Core) takeHome(at rowRef) {
+	c.endStay(at)
+	at.row().at, at.row().stays = "", true
+	at.job.at(at.task).state = tWaiting
+	c.tryRow(at)
 }
 
 // endStay ends what a call has to do with other agents: it has ended, or is to run
 // here. Its result elsewhere is not fetched any more.
-func (c *Core) endStay(j *job) {
-	c.dropPeers(j)
-	c.strange = slices.DeleteFunc(c.strange, func(o *job) bool { return o == j })
-	out := j.call.out
+func (c *Core) endStay(at rowRef) {
+	if ref := (comms.DatasetRef{Task: at.task}); at.job.peers != nil && at.job.peers.heard[ref] != nil {
+		h := at.job.peers.heard[ref]
+		c.forgetPull(h)
+		c.unwant(h)
+		at.job.forgetHeard(ref)
+	}
+	c.strange = slices.DeleteFunc(c.strange, func(o rowRef) bool { return o == at })
+	out := at.row().out
 	if out == nil {
 		return
 	}
-	j.call.out = nil
+	at.row().out = nil
 	delete(c.away, out.id)
 	n := out.host
 	n.out--
@@ -438,11 +525,11 @@ func (c *Core) endStay(j *job) {
 // was one.
 func (c *Core) refuseStuck() bool {
 	var first *offer
-	var reader *job
+	var readerAt rowRef
 	for _, o := range c.offers {
 		if !o.offered && (first == nil || o.req < first.req) {
-			if j := c.readAway(o.key); j != nil {
-				first, reader = o, j
+			if at, ok := c.readAway(o.key); ok {
+				first, readerAt = o, at
 			}
 		}
 	}
@@ -454,85 +541,84 @@ func (c *Core) refuseStuck() bool {
 	c.must(c.led.Release(first.req))
 	c.offerFailed(first, why)
 	c.effects()
-	if reader.callGroup().unfit != "" { // it can run nowhere else, and would come home for ever
-		c.fail(reader, reader.call.task(reader), nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "what it reads cannot be sent to its host: " + why.Error()},
+	if readerAt.job.groupOf(readerAt.task).unfit != "" { // it can run nowhere else, and would come home for ever
+		c.fail(readerAt.job, readerAt.task, nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "what it reads cannot be sent to its host: " + why.Error()},
 			comms.Cause{Kind: comms.CauseMemory}, true)
 	}
 	return true
 }
 
-// readAway returns the first call that another agent has and that reads a dataset;
-// nil when there is none.
-func (c *Core) readAway(k offerKey) (first *job) {
-	for _, j := range c.away {
-		if first != nil && first.seq < j.seq {
+// readAway returns the first call that another agent has and that reads a dataset.
+func (c *Core) readAway(k offerKey) (first rowRef, ok bool) {
+	for _, at := range c.away {
+		if ok && first.before(at) {
 			continue
 		}
-		for i := range j.call.task(j) {
-			if d := j.data[comms.DatasetRef{Task: i}]; d != nil && d.sealed {
-				if of, from := d.lender(j); of.id == k.data.Job && from.desc.Ref == k.data.DatasetRef {
-					first = j
-				}
+		for _, a := range at.row().args {
+			if a.data == nil {
+				continue
+			}
+			of := comms.DatasetID{Job: at.job.id, DatasetRef: a.data.desc.Ref}
+			if l := a.data.lent; l != nil {
+				of = comms.DatasetID{Job: l.job, DatasetRef: l.desc.Ref}
+			}
+			if of == k.data {
+				first, ok = at, true
 			}
 		}
 	}
-	return first
+	return first, ok
 }
 
-// lender returns the job and the dataset whose bytes a dataset of a job has.
-func (d *dataset) lender(j *job) (*job, *dataset) {
-	for d.from != nil {
-		j, d = d.from.job, d.from.data
-	}
-	return j, d
+// before orders rows as they were made.
+func (r rowRef) before(o rowRef) bool {
+	return cmp.Or(cmp.Compare(r.job.seq, o.job.seq), cmp.Compare(r.task, o.task)) < 0
 }
 
 // goesOnAway tells whether another agent is at a call of this one, or is yet to be
 // found: what waits here may go on with what comes of it.
 func (c *Core) goesOnAway() bool {
-	for _, j := range c.away {
-		if !c.lacksRoom(j) {
+	for _, at := range c.away {
+		if !at.job.lacksRoom(comms.DatasetRef{Task: at.task}, c.now) {
 			return true
 		}
 	}
 	return len(c.strange) > 0
 }
 
-// lacksRoom tells whether nothing but memory is missing to fetch what the one task of
-// a job has made elsewhere.
-func (c *Core) lacksRoom(j *job) bool {
+// lacksRoom tells whether nothing but memory is missing to fetch what a task has made elsewhere.
+func (j *job) lacksRoom(ref comms.DatasetRef, now time.Time) bool {
 	if j.peers == nil {
 		return false
 	}
-	h := j.peers.heard[comms.DatasetRef{Task: j.call.task(j)}]
-	return h != nil && (h.state == hearRoom || h.state == hearTold && h.queued && !h.due.After(c.now))
+	h := j.peers.heard[ref]
+	return h != nil && (h.state == hearRoom || h.state == hearTold && h.queued && !h.due.After(now))
 }
 
 // resultStuck fails a call for whose result there is no room, when nothing else can
 // move. It tells whether there was one.
 func (c *Core) resultStuck() bool {
-	var first *job
-	for _, j := range c.away {
-		if first == nil || j.seq < first.seq {
-			first = j
-		}
-	}
-	if first == nil {
+	all := slices.SortedFunc(maps.Values(c.away), func(a, b rowRef) int {
+		return cmp.Or(cmp.Compare(a.job.seq, b.job.seq), cmp.Compare(a.task, b.task))
+	})
+	if len(all) == 0 {
 		return false
 	}
-	c.fail(first, first.call.task(first), nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "there is no room for what it returned beside the inputs of the tasks that wait for calls"},
+	c.fail(all[0].job, all[0].task, nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "there is no room for what it returned beside the inputs of the tasks that wait for calls"},
 		comms.Cause{Kind: comms.CauseMemory}, true)
 	return true
 }
 
 // callsAt lists the calls that an agent has, or is about to be told of, in the order
 // in which they were made.
-func (c *Core) callsAt(n *neighbour) (all []*job) {
-	for _, j := range c.away {
-		if j.call.out.host == n {
-			all = append(all, j)
+func (c *Core) callsAt(n *neighbour) (all []rowRef) {
+	for _, at := range c.away {
+		if at.row().out.host == n {
+			all = append(all, at)
 		}
 	}
-	slices.SortFunc(all, func(a, b *job) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(all, func(a, b rowRef) int {
+		return cmp.Or(cmp.Compare(a.job.seq, b.job.seq), cmp.Compare(a.task, b.task))
+	})
 	return all
 }

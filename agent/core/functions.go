@@ -49,7 +49,7 @@ func (c *Core) usable(j *job, gs *groupState, p *pool) string {
 	if why := c.different(j, gs.class.env.name, p); why != "" {
 		return why
 	}
-	if j.call != nil { // what it passes was looked at where it was called
+	if j.dynamic() { // what it passes was looked at where it was called
 		_, has := p.funcs[gs.group.Run.Function]
 		if _, late := p.funcs["*"]; !has && !late {
 			return gs.group.Run.Function + " is not registered in the executor of this agent"

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -72,7 +74,7 @@ func (c *Core) hostCall(from string, m *comms.Forward) {
 		j.tenant.weight = float64(max(m.Weight, 1))
 	}
 	j.depth, j.priority, j.registry = int(min(m.Depth, 1<<20)), m.Priority, m.Registry
-	gs := c.prepareCall(j, &call{name: m.Name, guest: &guest{owner: n, task: m.Task, group: m.Group}}, m.With)
+	gs := c.prepareGuest(j, &call{name: m.Name, guest: &guest{owner: n, task: m.Task, group: m.Group}}, m.With)
 	n.guests++
 	n.used = c.now
 	c.guests = append(c.guests, j)
@@ -81,7 +83,142 @@ func (c *Core) hostCall(from string, m *comms.Forward) {
 	for i := range m.Inputs {
 		c.guestInput(j, i, &m.Inputs[i], m.JobIncarnation)
 	}
-	c.tryCall(j)
+	c.tryGuest(j)
+}
+
+// prepareGuest makes a new job one of one task, whose inputs count as made.
+func (c *Core) prepareGuest(j *job, k *call, with []byte) *groupState {
+	j.call, j.fresh = k, false
+	t := k.task(j)
+	j.wanted = exports{whole: map[outputKey]bool{{t, 0}: true}}
+	for i := range j.tasks {
+		j.tasks[i] = task{attempt: 1, state: tFinished, flags: fReleased | fElsewhere}
+	}
+	j.tasks[t] = task{attempt: 1, state: tWaiting}
+	j.unended = 1
+	gs := j.groupOf(t)
+	gs.named, gs.step, gs.with = true, false, slices.Clone(with)
+	c.begin(j)
+	return gs
+}
+
+// freshID makes a name that nothing here or on another agent has had.
+func (c *Core) freshID(of []byte) comms.JobID {
+	c.calls++
+	return comms.JobID(xxh3.Hash128(fmt.Append(slices.Clip(of), c.cfg.Agent, c.cfg.Incarnation, c.calls)).Bytes())
+}
+
+// callGroup is what the one task of a guest has of a group.
+func (j *job) callGroup() *groupState { return j.groupOf(j.call.task(j)) }
+
+// tryGuest makes a guest ready when all of its inputs are there.
+func (c *Core) tryGuest(j *job) {
+	t := j.call.task(j)
+	if j.at(t).state != tWaiting {
+		return
+	}
+	if j.tasks[t].missing, _ = c.countMissing(j, t); j.tasks[t].missing == 0 {
+		c.ready(j, entry{t, noTask, 0})
+	} else {
+		c.nearer(j, t)
+	}
+}
+
+// give makes a dataset that is here an input of a guest.
+func (c *Core) give(from *job, d *dataset, to guestReader) {
+	ref := comms.DatasetRef{Task: taskIndex(to.input)}
+	if d.sealed {
+		c.lend(from, d, to.job, ref)
+		return
+	}
+	given := &dataset{desc: d.desc, refs: 1}
+	given.desc.Ref = ref
+	to.job.data[ref] = given
+}
+
+// giveBorrowed gives a guest what was borrowed for it, or returns the guest.
+func (c *Core) giveBorrowed(b *job, to guestReader) {
+	if to.job.at(to.job.call.task(to.job)).state.over() {
+		return
+	}
+	if d := b.result(); d != nil {
+		c.give(b, d, to)
+		return
+	}
+	why := "its result was released when its caller ended"
+	if b.call.failed != nil {
+		why = b.call.failed.Text()
+	}
+	c.sendBack(to.job, fmt.Sprintf("%s: %s", b.call.name, why))
+}
+
+// result is what the one task of a job that has ended returned; nil when it failed.
+func (j *job) result() *dataset {
+	if !j.call.over || j.call.failed != nil {
+		return nil
+	}
+	return j.data[comms.DatasetRef{Task: j.call.task(j)}]
+}
+
+// noteGuest takes an event of a guest, or of what one reads.
+func (c *Core) noteGuest(j *job, e *comms.Event) {
+	switch e.Kind {
+	case comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
+		j.call.failed = e.Error
+	case comms.EventFinished:
+	default:
+		return
+	}
+	if j.call.guest != nil {
+		j.call.guest.end = &comms.Event{Kind: e.Kind, Attempt: e.Attempt, Usage: e.Usage, Error: e.Error}
+	}
+}
+
+// guestOver hands on how a guest, or a fetch for guests, has ended. It needs its inputs no more.
+func (c *Core) guestOver(j *job) {
+	j.over, j.call.over = true, true
+	c.leaveAll(j)
+	for _, cl := range j.classes {
+		cl.clear()
+	}
+	c.rest(j)
+	c.unplaced = false
+	c.wakeAt(c.now) // when it ended in a scheduling pass, who waits for it is answered in the next
+	c.release(j, j.call.task(j))
+	readers := j.call.readers
+	j.call.readers = nil
+	for _, to := range readers {
+		c.giveBorrowed(j, to)
+		c.tryGuest(to.job)
+	}
+	switch {
+	case j.call.guest != nil:
+		c.guestEnded(j)
+	case j.call.borrows != nil:
+		c.unborrow(j)
+	}
+}
+
+// endGuest ends a guest, or a fetch for guests, that no agent waits for any more.
+func (c *Core) endGuest(j *job) {
+	j.dropped = true
+	c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: "the task that called it has ended", Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseTask})
+	c.touch(j)
+}
+
+// forgetGuest forgets a guest, or what one read, with all of its datasets.
+func (c *Core) forgetGuest(j *job) {
+	c.keepOnly(j, nil)
+	c.closeKinds(j)
+	c.unlist(j)
+	switch {
+	case j.call.guest != nil:
+		c.dropGuest(j)
+	case j.call.borrows != nil:
+		if k := *j.call.borrows; c.borrowed[k] == j {
+			delete(c.borrowed, k)
+		}
+	}
 }
 
 // guestGraph reads the graph of a call that was forwarded.
@@ -126,7 +263,7 @@ func (c *Core) shareEnv(j *job, e *environment) {
 
 // guestInput finds one input of a guest, which may have to be fetched.
 func (c *Core) guestInput(j *job, i int, in *comms.ForwardedIn, life uint64) {
-	d, to := in.Data, reader{j, i}
+	d, to := in.Data, guestReader{j, i}
 	d.Ref = comms.DatasetRef{Task: taskIndex(i)}
 	if d.Place.Kind == comms.PlaceInline {
 		d.Place.Bytes = slices.Clone(d.Place.Bytes)
@@ -135,7 +272,7 @@ func (c *Core) guestInput(j *job, i int, in *comms.ForwardedIn, life uint64) {
 	}
 	if o := c.byJob[in.Of.Job]; o != nil && o.life == life && !o.adopted { // this agent has a part of that job
 		if have := o.data[in.Of.DatasetRef]; have != nil && have.sealed && have.desc.Attempt == d.Attempt && have.desc.Size == d.Size {
-			c.lend(o, have, to)
+			c.give(o, have, to)
 			return
 		}
 	}
@@ -145,7 +282,7 @@ func (c *Core) guestInput(j *job, i int, in *comms.ForwardedIn, life uint64) {
 		other.call.readers = append(other.call.readers, to)
 		return
 	}
-	c.passOn(other, to)
+	c.giveBorrowed(other, to)
 }
 
 // borrow returns the job that stands for a dataset of a guest's owner, and fetches it
@@ -158,7 +295,7 @@ func (c *Core) borrow(j *job, in *comms.ForwardedIn) *job {
 	}
 	b := c.newJob(&comms.Assign{Job: c.freshID(in.Of.Job[:]), JobIncarnation: j.life, Tenant: j.tenant.name}, borrowedGraph())
 	b.depth, b.priority = j.depth, j.priority
-	c.prepareCall(b, &call{name: fmt.Sprintf("dataset %v of agent %s", in.Of, owner.name), borrows: &k}, nil)
+	c.prepareGuest(b, &call{name: fmt.Sprintf("dataset %v of agent %s", in.Of, owner.name), borrows: &k}, nil)
 	b.tasks[0].state = tAway
 	if c.borrowed == nil {
 		c.borrowed = map[borrowed]*job{}
@@ -185,11 +322,22 @@ func borrowedGraph() *dag.Graph {
 // fetchFrom fetches what the one task of a job has made elsewhere.
 func (c *Core) fetchFrom(j *job, from string, d comms.Desc, of comms.DatasetID) {
 	d.Place = comms.Place{Kind: comms.PlaceAgent, Where: from}
-	j.peers = newPeers()
-	j.peers.quiet = true // no task waits for it by an edge
+	if j.peers == nil {
+		j.peers = newPeers()
+		j.peers.quiet = true // no task waits for it by an edge
+	}
 	h := &heard{job: j, desc: d, from: []string{from}, of: of}
 	j.peers.heard[d.Ref] = h
 	c.wantHeard(j, h, false)
+}
+
+// borrowedHere makes a dataset of another agent one that guests can read.
+func (c *Core) borrowedHere(b *job) {
+	d := b.data[comms.DatasetRef{}]
+	b.peers, b.given = nil, false
+	d.copy, d.given = false, false
+	d.refs = b.countRefs(d.desc.Ref, false)
+	c.end(b, 0, tFinished)
 }
 
 // fetchFailed follows when something cannot be fetched that a call reads, or has
@@ -197,9 +345,10 @@ func (c *Core) fetchFrom(j *job, from string, d comms.Desc, of comms.DatasetID) 
 func (c *Core) fetchFailed(h *heard, why string) {
 	j := h.job
 	h.state = hearLost
-	if j.call.borrows == nil {
-		c.shun(j.call.out.host)
-		c.takeHome(j)
+	if j.dyn != nil {
+		at := rowRef{j, h.desc.Ref.Task}
+		c.shun(at.row().out.host)
+		c.takeHome(at)
 		return
 	}
 	readers := j.call.readers
@@ -207,7 +356,7 @@ func (c *Core) fetchFailed(h *heard, why string) {
 	for _, to := range readers {
 		c.sendBack(to.job, fmt.Sprintf("%s could not be fetched: %s", j.call.name, why))
 	}
-	c.giveUp(j)
+	c.endGuest(j)
 }
 
 // sendBack gives a guest back to its owner: what keeps it from running is not its own.
@@ -216,13 +365,13 @@ func (c *Core) sendBack(j *job, why string) {
 		return
 	}
 	c.say(j.call.guest.owner, &comms.Forwarded{Call: j.id, Over: true, Back: why})
-	c.giveUp(j)
+	c.endGuest(j)
 }
 
 // recalled ends a guest's stay.
 func (c *Core) recalled(from string, m *comms.Recall) {
 	if j := c.byJob[m.Call]; j != nil && j.guestOf() != nil && j.call.guest.owner.name == from {
-		c.giveUp(j)
+		c.endGuest(j)
 	}
 }
 
@@ -254,19 +403,25 @@ func (c *Core) dropGuest(j *job) {
 	n.used = c.now
 	c.unmeet(n)
 	for _, b := range g.reads {
-		b.call.readers = slices.DeleteFunc(b.call.readers, func(r reader) bool { return r.job == j })
+		b.call.readers = slices.DeleteFunc(b.call.readers, func(r guestReader) bool { return r.job == j })
 		c.unborrow(b)
 	}
 }
 
 // unborrow gives up a dataset of another agent that no guest reads any more.
 func (c *Core) unborrow(b *job) {
-	if b.dropped || len(b.call.readers)+len(b.lends) > 0 {
+	if b.dropped || len(b.call.readers) > 0 || c.lentOf(b) {
 		return
 	}
-	if c.giveUp(b); !b.over {
-		c.callEnded(b)
+	if c.endGuest(b); !b.over {
+		c.guestOver(b)
 	}
+}
+
+// lentOf tells whether an input of a guest has what a job has borrowed.
+func (c *Core) lentOf(b *job) bool {
+	d := b.data[comms.DatasetRef{}]
+	return d != nil && d.sealed && c.loans[b.key(d)] != nil
 }
 
 // returnGuests returns, while the agent leaves, guests that have not begun or wait for
@@ -295,7 +450,7 @@ func (c *Core) sendBackStuck() bool {
 		return false
 	}
 	for _, j := range c.jobs {
-		if j.call == nil || !c.stuck(j) {
+		if !j.dynamic() || !c.stuck(j) {
 			continue
 		}
 		if root, _ := j.root(); root.guestOf() != nil && !root.dropped {
@@ -313,17 +468,44 @@ func (c *Core) sendBackStuck() bool {
 // stuck tells whether a call waits for resources, or for memory, for its inputs or
 // for what it returned.
 func (c *Core) stuck(j *job) bool {
+	if j.dyn != nil {
+		return c.rowsStuck(j)
+	}
 	switch j.at(j.call.task(j)).state {
 	case tPinning:
 		return true
 	case tReady:
 		return !c.fits(make(amounts, len(c.total)), j.callGroup().need)
 	case tWaiting:
-		return j.call.guest != nil && slices.ContainsFunc(j.call.guest.reads, c.lacksRoom)
+		return j.call.guest != nil && slices.ContainsFunc(j.call.guest.reads, func(b *job) bool { return b.lacksRoom(comms.DatasetRef{}, c.now) })
 	case tAway:
-		return c.lacksRoom(j)
+		return j.lacksRoom(comms.DatasetRef{Task: j.call.task(j)}, c.now)
 	}
-	return j.call.pins != 0 && !j.call.held
+	return false
+}
+
+// rowsStuck tells whether a row of a job waits for resources or for memory, or its parent for the memory of a result.
+func (c *Core) rowsStuck(j *job) bool {
+	none := make(amounts, len(c.total))
+	for _, cl := range j.classes {
+		if _, ok := c.head(cl); ok && !c.fits(none, cl.need) {
+			return true
+		}
+	}
+	if slices.ContainsFunc(j.dyn.by.reads, func(rd *callRead) bool { return !rd.held }) {
+		return true
+	}
+	for _, r := range c.runs {
+		if r.job == j && r.ex == nil && j.at(r.task).state == tPinning {
+			return true
+		}
+	}
+	for _, at := range c.away {
+		if at.job == j && j.lacksRoom(comms.DatasetRef{Task: at.task}, c.now) {
+			return true
+		}
+	}
+	return false
 }
 
 // log adds text to the log of the task of a graph from which a call comes.

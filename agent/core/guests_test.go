@@ -11,17 +11,17 @@ import (
 // FuzzForward has an agent take a call whose graph another has made up: it runs, or
 // goes back, and nothing of it is left when it is recalled.
 func FuzzForward(f *testing.F) {
-	add := func(call *comms.Call, env *dag.Environment) {
-		g, err := callGraph(call, env)
+	add := func(k comms.CallKind, env *dag.Environment) {
+		g, err := graphOfCall(k, env)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(g.Encode(), uint8(len(call.Inputs)), false)
-		f.Add(g.Encode(), uint8(len(call.Inputs)), true)
+		f.Add(g.Encode(), uint8(len(k.Inputs)), false)
+		f.Add(g.Encode(), uint8(len(k.Inputs)), true)
 	}
-	add(&comms.Call{Function: "F", Output: "y"}, nil)
-	add(&comms.Call{Function: "F", Output: "y", Inputs: []comms.CallIn{{Name: "a"}, {Name: "b"}}, Resources: comms.Resources{GPU: 1000}}, nil)
-	add(&comms.Call{Function: "F", Output: "y", Inputs: []comms.CallIn{{Name: "a"}}}, &dag.Environment{Name: "e", Go: "./e"})
+	add(comms.CallKind{}, nil)
+	add(comms.CallKind{Inputs: []comms.KindIn{{Name: "a"}, {Name: "b"}}, Resources: comms.Resources{GPU: 1000}}, nil)
+	add(comms.CallKind{Inputs: []comms.KindIn{{Name: "a"}}}, &dag.Environment{Name: "e", Go: "./e"})
 	f.Fuzz(func(t *testing.T, graph []byte, inputs uint8, far bool) {
 		c := New(Config{Agent: "a", Total: comms.Resources{CPU: 1000, Memory: 1 << 30}, Memory: 1 << 20, ArenaBytes: 1 << 16, ForwardAfter: time.Second})
 		now := time.Unix(1000, 0)
@@ -55,4 +55,22 @@ func FuzzForward(f *testing.F) {
 			t.Fatalf("%d calls, %d jobs and %d datasets are left of a call that was recalled", len(c.guests), len(c.jobs), len(c.borrowed))
 		}
 	})
+}
+
+// graphOfCall is the graph that goes with a call of function F to another agent.
+func graphOfCall(k comms.CallKind, env *dag.Environment) (*dag.Graph, error) {
+	k.Function, k.Outputs = "F", []comms.KindOut{{Name: "y"}}
+	e := &environment{job: &job{graph: noGraph}}
+	if env != nil {
+		e = &environment{job: &job{graph: &dag.Graph{Environments: []dag.Environment{*env}}}, name: env.Name}
+	}
+	shape, err := newShape(k, e)
+	if err != nil {
+		return nil, err
+	}
+	r := callRow{shape: shape, args: make([]argument, len(k.Inputs))}
+	for i := range r.args {
+		r.args[i].port = uint32(i)
+	}
+	return r.graph()
 }

@@ -96,12 +96,12 @@ type job struct {
 	registry []comms.FuncSig
 
 	held     bool
-	stopped  *stop // nothing more starts; nil while it goes on
-	dropped  bool  // forgotten: gone as soon as nothing runs
-	call     *call // what it is the call of; nil for one that the controller knows
-	depth    int   // of calls
+	stopped  *stop    // nothing more starts; nil while it goes on
+	dropped  bool     // forgotten: gone as soon as nothing runs
+	call     *call    // what makes it a guest, or a dataset that guests read; nil: it is none
+	dyn      *dynamic // its tasks, when they are the calls of a task; nil: they are a graph's
+	depth    int      // of calls
 	callers  map[taskIndex]*caller
-	lends    map[comms.DatasetRef]int // datasets that are inputs of calls
 	unended  int
 	inflight int  // runs that exist, and calls at the root of which it is
 	over     bool // drained was told
@@ -325,8 +325,10 @@ func (c *Core) end(j *job, t taskIndex, state taskState) {
 	j.unended--
 	c.touch(j)
 	c.endCalls(j, t)
-	if j.call != nil {
-		c.endStay(j)
+	if j.dyn != nil {
+		c.endStay(rowRef{j, t})
+		c.rowsEnded = append(c.rowsEnded, rowRef{j, t})
+		return
 	}
 	c.instanceEnded(j, t)
 	if j.peers != nil {
@@ -346,9 +348,13 @@ func (c *Core) drained() {
 	for i := 0; i < len(c.touched); i++ { // a call that goes touches the root of it
 		j := c.touched[i]
 		j.touched = false
+		if j.dyn != nil {
+			c.restDynamic(j)
+			continue
+		}
 		if j.call != nil {
-			if j.dropped && j.inflight == 0 && j.over && len(j.lends) == 0 { // else with the last call that reads what it has
-				c.dropCall(j)
+			if j.dropped && j.inflight == 0 && j.over {
+				c.forgetGuest(j)
 			}
 			continue
 		}

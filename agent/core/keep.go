@@ -28,7 +28,7 @@ func (c *Core) Kept() []Kept {
 	for _, j := range c.jobs {
 		for _, ref := range j.sortedData() {
 			d := j.data[ref]
-			if j.call != nil || !d.sealed || !j.keeps(d) {
+			if j.dynamic() || !d.sealed || !j.keeps(d) {
 				continue
 			}
 			info, ok := c.led.Dataset(j.key(d))
@@ -172,6 +172,9 @@ func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 func (c *Core) describe(k ledger.Key) (comms.Desc, uint64) {
 	if j, d := c.dataset(k); d != nil {
 		return d.desc, j.life
+	}
+	if l := c.loans[k]; l != nil {
+		return l.desc, l.life
 	}
 	return comms.Desc{}, 0
 }

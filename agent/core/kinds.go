@@ -28,7 +28,7 @@ func (c *Core) kindOf(j *job, gs *groupState) *comms.Kind {
 	if gs.kind != nil {
 		return gs.kind
 	}
-	if !gs.alone || j.call != nil {
+	if !gs.alone || j.dynamic() {
 		gs.kind = c.newKind(j, gs)
 		return gs.kind
 	}
@@ -80,7 +80,7 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 	c.lastKind++
 	k := &comms.Kind{ID: c.lastKind, Job: j.id, Group: g.Name, Function: g.Run.Function, Stdin: g.Run.Stdin, Stdout: g.Run.Stdout,
 		Resources: c.resources(gs.need), Timeout: int64(g.Timeout), Dir: cmp.Or(gs.class.env.dir, j.dir)}
-	if j.call == nil {
+	if !j.dynamic() {
 		k.HashMax = hashMax(j.graph.Rebuilt)
 	}
 	if g.Run.Command != nil {
@@ -104,7 +104,7 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 	}
 	for o, out := range g.Outputs {
 		ko := comms.KindOut{Name: out.Name, Generate: out.Generate, Count: out.Count, File: gs.file[o]}
-		if out.Generate != dag.GenerateNone && c.bounded(j, gs, uint32(o)) {
+		if out.Generate != dag.GenerateNone && j.dyn == nil && c.bounded(j, gs, uint32(o)) {
 			ko.Buffer = uint64(out.Buffer)
 			if ko.Buffer == 0 {
 				ko.Buffer = bufferSize
@@ -112,7 +112,7 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 		}
 		k.Outputs = append(k.Outputs, ko)
 	}
-	if j.call != nil {
+	if j.dynamic() {
 		root, t := j.root()
 		k.Job, k.Group = root.id, root.groupOf(t).group.Name
 		if g := root.guestOf(); g != nil {
@@ -180,6 +180,11 @@ func (c *Core) closeKinds(j *job) {
 	}
 	for _, gs := range j.ownGroups {
 		c.closeKind(gs)
+	}
+	if j.dyn != nil {
+		for _, gs := range j.dyn.sortedGroups() {
+			c.closeKind(gs)
+		}
 	}
 }
 

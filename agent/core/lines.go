@@ -137,7 +137,7 @@ func (c *Core) lineOf(cl *class) *line {
 
 // count counts n more ready tasks of a class.
 func (l *line) count(cl *class, n int) {
-	if l.ready += n; cl.job.call != nil && cl.job.call.by != nil {
+	if l.ready += n; cl.job.dyn != nil {
 		l.calls += n
 	}
 }

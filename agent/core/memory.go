@@ -53,7 +53,7 @@ type request struct {
 	fetch *fetch
 	pull  *pull
 	offer *offer
-	call  *job // what it returned, for the run that awaits it
+	read  *callRead // what a call returned, for its parent
 }
 
 // fetch is a chunk that is served to a client.
@@ -242,10 +242,8 @@ func (c *Core) grantedRequest(e ledger.Granted) {
 		c.pullGranted(q.pull, &e)
 	case q.offer != nil:
 		c.offerGranted(q.offer, e.Pins[0].Place)
-	case q.call != nil:
-		if k := q.call.call; k.pins == e.ID { // or who awaited it has ended in this step
-			k.held = true
-		}
+	case q.read != nil:
+		c.readGranted(q.read, e.Pins[0].Place)
 	case q.lease != nil:
 		q.ex.wants--
 		l := &lease{id: e.Leases[0].ID, req: e.ID, place: e.Leases[0].Place, kind: e.Leases[0].Kind, shared: q.lease.Run == 0}
@@ -283,10 +281,8 @@ func (c *Core) failedRequest(e ledger.Failed) {
 		c.pullRefused(q.pull, e.Err)
 	case q.offer != nil:
 		c.offerFailed(q.offer, e.Err)
-	case q.call != nil:
-		if q.call.call.pins == e.ID {
-			c.resultLost(q.call, e.Err.Error())
-		}
+	case q.read != nil:
+		c.readFailed(q.read, e.Err.Error())
 	case q.lease != nil:
 		q.ex.wants--
 		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Error: e.Err.Error()}})

@@ -239,7 +239,7 @@ func (c *Core) needOf(h *heard) need {
 			best = n
 		}
 	}
-	if _, taken := j.takes[ref]; taken || j.lends[ref] > 0 {
+	if _, taken := j.takes[ref]; taken || j.dyn != nil {
 		return need{}
 	}
 	j.eachReader(ref, func(t taskIndex, whole bool) {

@@ -234,7 +234,7 @@ func (c *Core) freeOld(j *job, ref comms.DatasetRef) {
 	d := j.peers.old[ref]
 	delete(j.peers.old, ref)
 	if d.sealed {
-		c.must(c.led.Forget(j.key(d)))
+		c.must(c.led.Unref(j.key(d), 1))
 		c.effects()
 	}
 }

@@ -69,7 +69,7 @@ func (c *Core) placeReady() {
 			l.pass = c.pass
 			continue
 		}
-		if cl.job.call == nil && (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.rows.Ref(0).task)) > 0 {
+		if !cl.job.dynamic() && (c.pinning+len(c.pinned) >= c.cfg.MaxExecutors || c.growing()) && len(c.pinKeys(cl.job, cl.rows.Ref(0).task)) > 0 {
 			// As many wait for memory as could run, or who runs does; more would only push
 			// each other out. No executor is missed: it would have nothing to do.
 			c.leave(cl)
@@ -258,7 +258,7 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 		c.fail(r.job, r.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: err.Error()}, r.cause, true)
 		return false
 	}
-	if r.job.call != nil {
+	if r.job.dynamic() {
 		c.asking.since = c.now
 	}
 	r.ex = ex

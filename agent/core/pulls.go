@@ -266,8 +266,11 @@ func (c *Core) pulled(id uint64) {
 	if j.peers.old[ref] == d {
 		delete(j.peers.old, ref)
 		c.arrived(j, h, d)
-		if j.call != nil {
-			c.cameHome(j)
+		switch {
+		case j.dyn != nil:
+			c.cameHome(rowRef{j, ref.Task})
+		case j.call != nil:
+			c.borrowedHere(j)
 		}
 	}
 }
@@ -294,12 +297,12 @@ func (c *Core) pullLater(h *heard, why string) {
 	if h.stale {
 		return
 	}
-	if h.tries++; h.tries < pullTries && (j.call == nil || h.tries < callTries) {
+	if h.tries++; h.tries < pullTries && (!j.dynamic() || h.tries < callTries) {
 		h.due = c.now.Add(pullAgain << min(h.tries-1, 6))
 		c.wantPull(h)
 		return
 	}
-	if j.call != nil {
+	if j.dynamic() {
 		c.fetchFailed(h, why)
 		return
 	}
@@ -313,7 +316,7 @@ func (c *Core) pullLater(h *heard, why string) {
 // tooLarge fails the consumers of a dataset for which this host is too small.
 func (c *Core) tooLarge(h *heard, err error) {
 	j, ref := h.job, h.desc.Ref
-	if j.call != nil {
+	if j.dynamic() {
 		c.fetchFailed(h, err.Error())
 		return
 	}
@@ -362,12 +365,19 @@ func (c *Core) wantedBy(ev Wanted) {
 		return
 	}
 	refuse := func(why string) { c.emit(NotHere{Data: ev.Data, Attempt: ev.Attempt, Err: why}) }
+	key := Key(ev.Data.Job, &comms.Desc{Ref: ev.Data.DatasetRef, Attempt: ev.Attempt})
 	j := c.byJob[ev.Data.Job]
-	if j == nil {
+	if j == nil && c.loans[key] == nil {
 		refuse(fmt.Sprintf("job %s is not on agent %s", ev.Data.Job, c.cfg.Agent))
 		return
 	}
-	d := j.data[ev.Data.DatasetRef]
+	var d *dataset
+	if j != nil {
+		d = j.data[ev.Data.DatasetRef]
+	}
+	if l := c.loans[key]; l != nil && !l.lost && (d == nil || d.desc.Attempt != ev.Attempt) {
+		d = &dataset{desc: l.desc, sealed: true, lent: l} // only arguments of calls hold it
+	}
 	switch {
 	case d == nil && j.coming(ev): // pulled answers
 	case d == nil || d.desc.Attempt != ev.Attempt:
@@ -381,10 +391,10 @@ func (c *Core) wantedBy(ev Wanted) {
 		o := &offer{key: k, req: c.lastReq + 1}
 		c.offers[k] = o
 		class := ledger.Start
-		if info, _ := c.led.Dataset(j.key(d)); info.State != ledger.Spilled {
+		if info, _ := c.led.Dataset(key); info.State != ledger.Spilled {
 			class = ledger.Grow // it takes nothing, and does not wait: what runs here may wait for the agent that fetches it
 		}
-		c.ask(&request{offer: o}, ledger.Request{Owner: ledger.Owner(3)<<62 | 1<<61 | ledger.Owner(o.req), Class: class, Pins: []ledger.Key{j.key(d)}})
+		c.ask(&request{offer: o}, ledger.Request{Owner: ledger.Owner(3)<<62 | 1<<61 | ledger.Owner(o.req), Class: class, Pins: []ledger.Key{key}})
 		c.effects()
 	}
 }
@@ -396,6 +406,9 @@ func (c *Core) offerGranted(o *offer, p ledger.Place) {
 		path = s.path
 	}
 	c.emit(Offer{Data: o.key.data, Attempt: o.key.attempt, Path: path, At: uint64(p.Offset), Size: uint64(p.Bytes)})
+	if c.loans[Key(o.key.data.Job, &comms.Desc{Ref: o.key.data.DatasetRef, Attempt: o.key.attempt})] != nil {
+		return
+	}
 	j := c.byJob[o.key.data.Job]
 	if j == nil || j.data[o.key.data.DatasetRef] == nil || j.data[o.key.data.DatasetRef].desc.Attempt != o.key.attempt {
 		c.withdraw(o) // it was freed while it came into memory
@@ -437,12 +450,16 @@ func (c *Core) withdraw(o *offer) {
 	c.emit(Withdraw{Data: o.key.data, Attempt: o.key.attempt})
 }
 
-// freedOffer ends the offer of a dataset that was freed.
+// freedOffer ends the offer of a dataset that was freed, unless arguments of calls hold it.
 func (c *Core) freedOffer(j *job, d *dataset) {
-	if len(c.offers) == 0 {
-		return
+	if len(c.offers) > 0 && (!d.sealed || c.loans[j.key(d)] == nil) {
+		c.endOfferOf(j.id, &d.desc)
 	}
-	if o := c.offers[offerKey{comms.DatasetID{Job: j.id, DatasetRef: d.desc.Ref}, d.desc.Attempt}]; o != nil && o.offered && !o.withdrawn {
+}
+
+// endOfferOf ends the offer of a dataset that is named so.
+func (c *Core) endOfferOf(id comms.JobID, d *comms.Desc) {
+	if o := c.offers[offerKey{comms.DatasetID{Job: id, DatasetRef: d.Ref}, d.Attempt}]; o != nil && o.offered && !o.withdrawn {
 		c.withdraw(o)
 	}
 }

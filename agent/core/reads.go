@@ -84,7 +84,7 @@ func (r *run) hasRead(d *comms.Desc) {
 // readCause is the cause of the event that ends a run well, with what it has read.
 func (r *run) readCause() comms.Cause {
 	cause := r.endCause()
-	if r.job.call != nil || cause.Kind == comms.CauseExecutor {
+	if r.job.dynamic() || cause.Kind == comms.CauseExecutor {
 		return cause
 	}
 	if cause.Number = r.read; r.inputs != nil {

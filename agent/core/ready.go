@@ -68,7 +68,11 @@ type class struct {
 }
 
 func (c *Core) classFor(j *job, gs *groupState) *class {
-	env := c.environment(j, &gs.group.Run)
+	return c.classIn(j, gs, c.environment(j, &gs.group.Run))
+}
+
+// classIn is classFor with an environment, which may be another job's.
+func (c *Core) classIn(j *job, gs *groupState, env *environment) *class {
 	for _, cl := range j.classes {
 		if cl.env == env && cl.generator == gs.generator && slices.Equal(cl.need, gs.need) {
 			return cl

@@ -103,7 +103,7 @@ func (c *Core) unpinPlaceless() {
 // executor, and one is idle or starts: it, or its place, is the call's then. Two calls
 // of different pools would else take memory and executor from each other for ever.
 func (c *Core) turnComes(r *run) bool {
-	if r.job.call == nil || !c.fits(make(amounts, len(c.total)), r.gs.need) {
+	if !r.job.dynamic() || !c.fits(make(amounts, len(c.total)), r.gs.need) {
 		return false
 	}
 	if lack := c.lacking(); lack != nil && overlaps(lack, r.gs.need) {

@@ -35,13 +35,17 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 		c.takenBack(ex, m.Runs)
 	case *comms.LeaseReq:
 		c.leaseReq(ex, m)
-	case *comms.Call:
+	case *comms.Calls:
 		c.called(ex, m)
-	case *comms.Await:
-		c.awaits(ex, m)
+	case *comms.CallRead:
+		c.reads(ex, m)
+	case *comms.CallWait:
+		c.waits(ex, m)
+	case *comms.CallDrop:
+		c.dropCalls(ex, m)
 	case *comms.Log:
 		if r := c.holder(ex, m.Run); r != nil {
-			if r.job.call != nil { // the log of a call is its root's
+			if r.job.dynamic() { // the log of a call is its root's
 				c.log(r.job, m.Stream, m.Text)
 				return
 			}
@@ -261,7 +265,7 @@ func (c *Core) endRun(r *run, u *comms.Usage) {
 		c.charge(r.job, (s-r.mean)*cpu)
 		r.gs.learn(s)
 		c.seconds.add(s)
-		if r.job.call != nil {
+		if r.job.dynamic() {
 			c.callSeconds.add(s)
 		}
 	}
@@ -299,7 +303,7 @@ func (c *Core) returned(r *run) {
 		c.endUnrun(j, r.task)
 		return
 	}
-	if r.gang != nil && r.abort != nil { // another of its gang has failed
+	if (r.gang != nil || j.dyn != nil) && r.abort != nil { // another of its gang has failed, or its parent has cancelled it
 		c.fail(j, r.task, r, &comms.TaskError{Kind: r.abort.Kind, Message: r.abort.Message, Executor: r.ex.id}, r.cause, true)
 		return
 	}

@@ -151,6 +151,10 @@ func (r *run) message() (comms.Run, error) {
 	if comms.Try(r.attempt) == comms.LastTry {
 		return m, fmt.Errorf("it was tried or moved %d times, and has no number for another attempt", comms.LastTry-1)
 	}
+	if r.job.dyn != nil {
+		m.With, m.Name = r.job.dyn.rows[r.task].with, r.job.rowName(r.task)
+		return m, nil
+	}
 	with, err := r.gs.parameters(g, r.task)
 	if err != nil {
 		return m, err
@@ -182,6 +186,9 @@ func (r *run) message() (comms.Run, error) {
 // run before it on the same executor, as a live value.
 func (c *Core) inputs(r *run, ex *executor) ([]comms.RunInput, error) {
 	j := r.job
+	if j.dyn != nil {
+		return c.rowArguments(r, ex), nil
+	}
 	ins, err := j.inputs(r.task)
 	if err != nil {
 		return nil, err

@@ -37,6 +37,7 @@ type script struct {
 	graphs map[byte]*dag.Graph
 	disk   []any         // what the disk was asked for
 	sent   []comms.JobID // calls that were forwarded, by their names there
+	waits  uint64        // how often a run has waited
 }
 
 func (s *script) step(ev Event) string {
@@ -215,23 +216,28 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "report":
 		return s.report(w, named)
 	case "call":
-		m := &comms.Call{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"])), Function: "F", Output: "y",
-			Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}}
-		in := comms.CallIn{Name: "x"}
-		if at := strings.Split(named["at"], "+"); len(at) == 2 {
-			in.Data = comms.Desc{Codec: "raw", Size: uint64(number(named["bytes"])),
-				Place: comms.Place{Kind: comms.PlaceSegment, Segment: uint32(number(at[0])), Offset: uint64(number(at[1]))}}
-		} else if v := named["value"]; v != "" {
-			in.Data = comms.Desc{Codec: "raw", Size: uint64(len(v)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(v)}}
-		} else if v := named["input"]; v != "" {
-			in.Input = 1 + uint64(number(v))
-		} else {
-			in.Call = 1 + uint64(number(named["earlier"]))
+		return s.call(w, named)
+	case "put":
+		d := comms.Desc{Codec: "raw", Size: uint64(len(named["value"])), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(named["value"])}}
+		if named["at"] != "" {
+			d = placed(named["at"], named["bytes"])
 		}
-		m.Inputs = []comms.CallIn{in}
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Calls{Run: comms.RunID(number(named["run"])),
+			Items: []comms.CallItem{{Ref: callRef(named), Inputs: []comms.CallInput{{Data: d}}}}}})
+	case "await": // one call, or n items more than were seen
+		s.waits++
+		m := &comms.CallWait{Run: comms.RunID(number(named["run"])), Wait: s.waits, N: 1}
+		if n := named["seen"]; n != "" {
+			m.Seen, m.N = uint64(number(n)), uint64(number(cmp.Or(named["n"], "1")))
+		} else {
+			m.Refs = []comms.CallRef{callRef(named)}
+		}
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), m})
-	case "await":
-		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Await{Run: comms.RunID(number(named["run"])), Number: uint64(number(named["number"]))}})
+	case "read-call":
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallRead{Run: comms.RunID(number(named["run"])), Ref: callRef(named)}})
+	case "drop-call", "cancel-call":
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallDrop{Run: comms.RunID(number(named["run"])), Refs: []comms.CallRef{callRef(named)},
+			Cancel: d.Cmd == "cancel-call", Why: named["why"]}})
 	case "peer", "there", "meet", "forward", "forwarded", "recall", "wanted", "withdrawn", "log":
 		return s.calls(d.Cmd, w, named)
 	case "lease":
@@ -283,6 +289,42 @@ func (s *script) run(d *datadriven.TestData) string {
 	return ""
 }
 
+func callRef(named map[string]string) comms.CallRef {
+	return comms.CallRef{Strand: uint64(number(cmp.Or(named["strand"], "0"))), Number: uint64(number(cmp.Or(named["number"], "0")))}
+}
+
+// placed is a dataset of so many bytes at "segment+offset".
+func placed(at, bytes string) comms.Desc {
+	segment, offset, _ := strings.Cut(at, "+")
+	return comms.Desc{Codec: "raw", Size: uint64(number(bytes)), Place: comms.Place{Kind: comms.PlaceSegment, Segment: uint32(number(segment)), Offset: uint64(number(offset))}}
+}
+
+// call makes one call of a function of one input.
+func (s *script) call(w []string, named map[string]string) string {
+	in := comms.CallInput{}
+	switch {
+	case named["at"] != "":
+		in.Data = placed(named["at"], named["bytes"])
+	case named["value"] != "":
+		v := named["value"]
+		in.Data = comms.Desc{Codec: "raw", Size: uint64(len(v)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(v)}}
+	case named["input"] != "":
+		in.From, in.Input = comms.FromInput, uint32(number(named["input"]))
+	default:
+		in.From, in.Ref = comms.FromCall, comms.CallRef{Number: uint64(number(named["earlier"]))}
+	}
+	k := comms.CallKind{ID: 1, Function: "F", Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}},
+		Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}, Retries: uint32(number(cmp.Or(named["retries"], "0"))), Here: named["here"] != ""}
+	if e := named["retry-on"]; e != "" {
+		k.RetryOn = []string{e}
+	}
+	if named["stream"] != "" {
+		k.Outputs[0].Generate = dag.GenerateOpen
+	}
+	return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Calls{Run: comms.RunID(number(named["run"])), Once: named["once"] != "", Kinds: []comms.CallKind{k},
+		Items: []comms.CallItem{{Ref: callRef(named), Kind: 1, Name: named["name"], Inputs: []comms.CallInput{in}}}}})
+}
+
 func (s *script) duration(v string) time.Duration {
 	d, err := time.ParseDuration(v)
 	if err != nil {
@@ -328,7 +370,7 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 		}
 		return s.step(FromPeer{Agent: "b", Msg: m})
 	case "forward": // NUMBER, as the first byte of its name, by b
-		g, err := callGraph(&comms.Call{Function: "F", Output: "y", Inputs: []comms.CallIn{{Name: "x"}}, Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}}, nil)
+		g, err := graphOfCall(comms.CallKind{Inputs: []comms.KindIn{{Name: "x"}}, Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}}, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}

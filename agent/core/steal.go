@@ -142,7 +142,7 @@ func (c *Core) busyFor() (seconds float64, age time.Duration) {
 // stealable tells whether ready tasks of a class could run elsewhere. Calls run where
 // their caller does.
 func (j *job) stealable(cl *class) bool {
-	return cl.size > 0 && !cl.generator && !j.held && j.stopped == nil && !j.adopted && j.call == nil
+	return cl.size > 0 && !cl.generator && !j.held && j.stopped == nil && !j.adopted && !j.dynamic()
 }
 
 // secondsOf predicts how many core seconds the ready tasks of a class take.
@@ -313,7 +313,7 @@ func within(of dag.Resources, need amounts, total *comms.Resources) bool {
 // lives on a value in an executor, it has not failed before, no more is held for it
 // than its group says, nothing that it called is here, and no gang needs it here.
 func (c *Core) movable(j *job, t taskIndex) bool {
-	if _, own := j.enlarged[t]; own || j.groupOf(t).ganged() || j.at(t).state != tReady || j.call != nil || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
+	if _, own := j.enlarged[t]; own || j.groupOf(t).ganged() || j.at(t).state != tReady || j.dynamic() || j.trouble[t] != nil || j.callers[t] != nil || along(j.fused, t) != noTask {
 		return false
 	}
 	for t = along(j.fuse, t); t != noTask; t = along(j.fuse, t) {

@@ -366,10 +366,10 @@ func (l *Ledger) Lend(k Key) error {
 	return nil
 }
 
-// Ref adds n >= 1 references.
+// Ref adds n >= 1 references, also to a dataset that only its pins keep.
 func (l *Ledger) Ref(k Key, n int) error {
 	d := l.sets[k]
-	if d == nil || d.refs == 0 || n < 1 {
+	if d == nil || n < 1 {
 		return fmt.Errorf("reference %v: %w dataset", k, ErrUnknown)
 	}
 	d.refs += n

@@ -1,0 +1,483 @@
+package core
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+)
+
+// A job of dynamic tasks has no graph: its tasks are rows that come one by one. They are
+// the calls of one parent, a task of another job of this agent. Readiness, grants,
+// crashes and memory are those of every job; this file answers what the graph answers
+// for others (see graph.go), and follows what comes of a row.
+//
+//	call ──▶ addRow ──▶ waiting ──▶ ready ──▶ ... ──▶ over ──▶ rowEnded ──▶ parent, readers
+//	           │           ▲                                       │
+//	           └─ put ─────┼───────────────────────────────────────┤ forgetRow: no one reads it
+//	                       └── away ◀── forward
+
+// dynamic is what makes a job one of dynamic tasks.
+type dynamic struct {
+	by     *caller
+	rows   []callRow // by task
+	kept   int       // rows that are not forgotten
+	groups map[*callShape]*groupState
+}
+
+// callRow is a dynamic task: a call, or a value that was put.
+type callRow struct {
+	ref     comms.CallRef
+	shape   *callShape   // nil of a value, and of a row that was forgotten
+	sum     xxh3.Uint128 // of all that was asked for
+	name    string       // that the caller gave it; "" none
+	with    []byte
+	args    []argument
+	readers []reader         // arguments that wait for what it returns
+	failed  *comms.TaskError // how it ended badly
+	out     *outgoing        // at another agent, when it is there or about to go
+	at      string           // the agent on which it has ended, when that is not this one
+	stays   bool             // it goes nowhere: it came back, or must run here
+	value   bool             // a value that was put
+	dropped bool             // its parent reads it no more
+}
+
+// argument is one dataset that a row reads.
+type argument struct {
+	port  uint32     // of the function
+	there bool       // else it waits for the end of a row
+	desc  comms.Desc // with its bytes, when they are no dataset of the ledger
+	data  *dataset   // else, as argRef names it
+}
+
+// reader is an argument of a row.
+type reader struct {
+	rowRef
+	arg     int
+	output  uint32 // of what it waits for
+	element uint64
+}
+
+// rowRef names a row.
+type rowRef struct {
+	job  *job
+	task taskIndex
+}
+
+func (r rowRef) row() *callRow { return &r.job.dyn.rows[r.task] }
+
+// argBase is the first output number that stands for an argument of a row: no function
+// has so many outputs.
+const argBase = 1 << 16
+
+// argRef names an argument of a row as a dataset of its job.
+func argRef(t taskIndex, arg int) comms.DatasetRef {
+	return comms.DatasetRef{Task: t, Output: argBase + uint32(arg)}
+}
+
+// mostRows is how many rows a job has. Rows are never used again: the names of datasets are made of
+// them. A parent that calls more gets another job, and the first goes with the last of its rows.
+const mostRows = 1 << 16
+
+// callShape is what calls of one kind share.
+type callShape struct {
+	kind  comms.CallKind
+	group *dag.Group
+	env   *environment
+	sum   uint64 // of the kind
+}
+
+// noGraph is the graph of jobs of dynamic tasks.
+var noGraph = new(dag.Graph)
+
+// newDynamic makes a job for the calls of a parent.
+func (c *Core) newDynamic(by *caller) *job {
+	root, _ := by.job.root()
+	j := c.newJob(&comms.Assign{Job: c.freshID(fmt.Append(by.job.id[:], by.task)), JobIncarnation: root.life, Dir: root.dir, Tenant: root.tenant.name}, noGraph)
+	j.depth, j.priority, j.registry = by.job.depth+1, root.priority, root.registry
+	j.dyn = &dynamic{by: by, groups: map[*callShape]*groupState{}}
+	j.fresh, j.over = false, true
+	if root.call == nil {
+		root.inflight++
+	}
+	by.jobs = append(by.jobs, j)
+	return j
+}
+
+// newShape reads what calls of one kind share.
+func newShape(k comms.CallKind, env *environment) (*callShape, error) {
+	g := &dag.Group{Name: "call", Run: dag.Run{Function: k.Function, Environment: env.name}, Retries: int(k.Retries), Timeout: time.Duration(k.Timeout), Priority: int(k.Priority)}
+	g.Resources = dag.Resources{CPU: k.Resources.CPU, Memory: k.Resources.Memory, GPU: k.Resources.GPU}
+	for _, x := range k.Resources.Custom {
+		if g.Resources.Custom == nil {
+			g.Resources.Custom = map[string]int64{}
+		}
+		g.Resources.Custom[x.Name] = x.N
+	}
+	if k.Function == "" {
+		return nil, fmt.Errorf("kind %d of its calls names no function", k.ID)
+	}
+	for _, in := range k.Inputs {
+		g.Inputs = append(g.Inputs, dag.InputDecl{Name: in.Name, List: in.List})
+	}
+	for _, o := range k.Outputs {
+		g.Outputs = append(g.Outputs, dag.OutputDecl{Name: o.Name, Generate: o.Generate, Count: o.Count})
+	}
+	id := k.ID
+	k.ID = 0
+	sum := xxh3.Hash(comms.Encode(&comms.Calls{Kinds: []comms.CallKind{k}}))
+	k.ID = id
+	return &callShape{kind: k, group: g, env: env, sum: sum}, nil
+}
+
+// groupFor returns what the rows of one kind share in a job.
+func (c *Core) groupFor(j *job, s *callShape) *groupState {
+	gs := j.dyn.groups[s]
+	if gs != nil {
+		return gs
+	}
+	gs = &groupState{group: s.group}
+	c.initGroup(gs)
+	gs.named, gs.varyWith = true, true
+	gs.class = c.classIn(j, gs, s.env)
+	gs.checked = nil
+	j.dyn.groups[s] = gs
+	return gs
+}
+
+// noGroup is that of rows which are not calls, or not any more.
+var noGroup = &groupState{group: &dag.Group{Name: "value", Outputs: []dag.OutputDecl{{Name: "out"}}}}
+
+// group is what a row shares with others of its kind.
+func (d *dynamic) group(t taskIndex) *groupState {
+	if gs := d.groups[d.rows[t].shape]; gs != nil {
+		return gs
+	}
+	return noGroup
+}
+
+// rowWanted tells whether a dataset that a row made is kept: the parent may read it, or a row waits for it.
+func (j *job) rowWanted(ref comms.DatasetRef) bool {
+	if ref.Output >= argBase {
+		return false
+	}
+	w := &j.dyn.rows[ref.Task]
+	return (w.value || w.shape != nil) && (!w.dropped || len(w.readers) > 0)
+}
+
+// rowRefs counts who may still read a dataset: an argument its row; what a row made is kept by its parent.
+func (j *job) rowRefs(ref comms.DatasetRef) int {
+	if ref.Output >= argBase {
+		return 1
+	}
+	return 0
+}
+
+// sortedGroups returns what the rows of a job share, in the order of their kinds.
+func (d *dynamic) sortedGroups() []*groupState {
+	shapes := make([]*callShape, 0, len(d.groups))
+	for s := range d.groups {
+		shapes = append(shapes, s)
+	}
+	slices.SortFunc(shapes, func(a, b *callShape) int {
+		switch {
+		case a.sum < b.sum:
+			return -1
+		case a.sum > b.sum:
+			return 1
+		}
+		return 0
+	})
+	all := make([]*groupState, len(shapes))
+	for i, s := range shapes {
+		all[i] = d.groups[s]
+	}
+	return all
+}
+
+// addRow makes a row, which waits until startRow.
+func (c *Core) addRow(by *caller, r callRow) rowRef {
+	var j *job
+	if n := len(by.jobs); n > 0 && len(by.jobs[n-1].tasks) < mostRows {
+		j = by.jobs[n-1]
+	} else {
+		j = c.newDynamic(by)
+	}
+	at := rowRef{j, taskIndex(len(j.tasks))}
+	j.dyn.rows = append(j.dyn.rows, r)
+	j.dyn.kept++
+	if r.value {
+		j.tasks = append(j.tasks, task{attempt: 1, state: tFinished, flags: fReleased})
+		return at
+	}
+	c.groupFor(j, r.shape)
+	j.tasks = append(j.tasks, task{attempt: 1, state: tWaiting})
+	if j.unended++; j.over {
+		c.begin(j)
+	}
+	return at
+}
+
+// tryRow makes a row ready when all that it reads is there.
+func (c *Core) tryRow(at rowRef) {
+	t := at.job.at(at.task)
+	if t.state != tWaiting {
+		return
+	}
+	if t.missing, _ = at.row().missing(); t.missing == 0 {
+		c.ready(at.job, entry{at.task, noTask, 0})
+	}
+}
+
+// missing counts the arguments that are not there.
+func (r *callRow) missing() (n uint32, failed bool) {
+	for i := range r.args {
+		if !r.args[i].there {
+			n++
+		}
+	}
+	return n, false
+}
+
+// rowName is the name of a row: that of its parent with its number behind it.
+func (j *job) rowName(t taskIndex) string {
+	r, by := &j.dyn.rows[t], j.dyn.by
+	name := by.job.taskName(by.task) + "/"
+	if r.name != "" {
+		name += r.name + "-"
+	}
+	if r.ref.Strand != 0 {
+		var b [8]byte
+		binary.BigEndian.PutUint64(b[:], r.ref.Strand)
+		name += fmt.Sprintf("%x.", b[:4])
+	}
+	return fmt.Sprintf("%s%d", name, r.ref.Number)
+}
+
+// rowInputs are the arguments of a row as sources, by port.
+func (j *job) rowInputs(t taskIndex) []dag.Input {
+	r := &j.dyn.rows[t]
+	if r.shape == nil {
+		return nil
+	}
+	ins := make([]dag.Input, len(r.shape.group.Inputs))
+	for i := range ins {
+		ins[i].Name = r.shape.group.Inputs[i].Name
+	}
+	for i := range r.args {
+		if a := &r.args[i]; a.data != nil {
+			ref := argRef(t, i)
+			ins[a.port].Sources = append(ins[a.port].Sources, dag.Source{Kind: dag.SourceWhole, Task: ref.Task, Output: ref.Output})
+		}
+	}
+	return ins
+}
+
+// rowArguments lists what a run of a row is given.
+func (c *Core) rowArguments(r *run, ex *executor) []comms.RunInput {
+	w := &r.job.dyn.rows[r.task]
+	out := make([]comms.RunInput, len(w.shape.group.Inputs))
+	for i := range w.args {
+		a := &w.args[i]
+		d := a.desc
+		if a.data != nil {
+			d = c.inputDesc(r.job, argRef(r.task, i), ex)
+		}
+		out[a.port].Data = append(out[a.port].Data, d)
+	}
+	return out
+}
+
+// endArgs ends the need of a row for its arguments.
+func (c *Core) endArgs(at rowRef) {
+	w := at.row()
+	args := w.args
+	w.args = nil
+	for i := range args {
+		if args[i].data != nil {
+			c.freeData(at.job, args[i].data)
+		}
+	}
+}
+
+// noteRow takes an event of a row. Its end is told as an event of the root of calls.
+func (c *Core) noteRow(j *job, e *comms.Event) {
+	w := &j.dyn.rows[e.Task]
+	switch e.Kind {
+	case comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
+		w.failed = e.Error
+	case comms.EventPublished:
+		for _, d := range e.Outputs {
+			c.tellElement(rowRef{j, e.Task}, d)
+		}
+		return
+	case comms.EventFinished:
+	default:
+		return
+	}
+	if j.dropped {
+		return
+	}
+	end := comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
+		Cause: comms.Cause{Kind: comms.CauseTask, Text: j.rowName(e.Task) + " " + w.shape.kind.Function}}
+	switch root, _ := j.root(); {
+	case w.at != "":
+		end.Cause.Text += " on " + w.at
+	case root.call != nil:
+		end.Cause.Text += " on " + c.cfg.Agent
+	}
+	c.tellRoot(j, end)
+}
+
+// rowEnded hands on how a row has ended. It needs its arguments no more.
+func (c *Core) rowEnded(at rowRef) {
+	j, w := at.job, at.row()
+	if !j.at(at.task).state.over() || w.shape == nil {
+		return // it runs again, or was forgotten with its end
+	}
+	delete(j.trouble, at.task)
+	j.at(at.task).flags |= fReleased
+	c.endArgs(at)
+	c.unplaced = false
+	c.wakeAt(c.now) // when it ended in a scheduling pass, who waits for it is answered in the next
+	readers := w.readers
+	w.readers = nil
+	for _, to := range readers {
+		c.passOn(at, to)
+		c.tryRow(to.rowRef)
+	}
+	if w = at.row(); w.dropped {
+		c.forgetRow(at)
+	} else {
+		c.tellEnd(at)
+	}
+}
+
+// passOn gives what a row returned to another that reads it, or fails that.
+func (c *Core) passOn(at rowRef, to reader) {
+	if to.job.at(to.task).state.over() || to.arg >= len(to.row().args) {
+		return
+	}
+	w := at.row()
+	if d := at.job.data[comms.DatasetRef{Task: at.task, Output: to.output, Element: to.element}]; d != nil && w.failed == nil {
+		c.giveArg(to.rowRef, to.arg, at.job, d)
+		return
+	}
+	why := "it was released"
+	if w.failed != nil {
+		why = w.failed.Text()
+	}
+	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.job.rowName(at.task), why)}
+	if w.failed != nil {
+		e.Codes = w.failed.Codes // errors.Is finds the cause through every level
+	}
+	c.fail(to.job, to.task, nil, e, comms.Cause{Kind: comms.CauseTask}, true)
+}
+
+// giveArg makes a dataset that is here an argument.
+func (c *Core) giveArg(to rowRef, arg int, from *job, d *dataset) {
+	a := &to.row().args[arg]
+	a.there = true
+	if !d.sealed {
+		a.desc = d.desc
+		return
+	}
+	a.data = c.lend(from, d, to.job, argRef(to.task, arg))
+}
+
+// forgetRow frees what a row made: its parent has dropped it, and no row waits for it.
+func (c *Core) forgetRow(at rowRef) {
+	j, w := at.job, at.row()
+	if w.shape == nil && !w.value {
+		return
+	}
+	for _, ref := range j.rowData(at.task) {
+		if d := j.data[ref]; d != nil {
+			c.freeData(j, d)
+		}
+	}
+	if w.shape != nil {
+		for o := range w.shape.group.Outputs {
+			delete(j.streams, outputKey{at.task, uint32(o)})
+		}
+	}
+	by := j.dyn.by
+	if by.calls[w.ref] == at {
+		delete(by.calls, w.ref)
+	}
+	*w = callRow{}
+	if j.dyn.kept--; j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
+		j.dropped = true
+		by.jobs = slices.DeleteFunc(by.jobs, func(o *job) bool { return o == j })
+		c.touch(j)
+	}
+}
+
+// rowData lists the names of what a row has made.
+func (j *job) rowData(t taskIndex) (refs []comms.DatasetRef) {
+	w := &j.dyn.rows[t]
+	if w.value {
+		return []comms.DatasetRef{{Task: t}}
+	}
+	for o := range w.shape.group.Outputs {
+		n := uint64(1)
+		if st := j.streams[outputKey{t, uint32(o)}]; st != nil {
+			n = st.next
+		}
+		for e := range n {
+			refs = append(refs, comms.DatasetRef{Task: t, Output: uint32(o), Element: e})
+		}
+	}
+	return refs
+}
+
+// cancelRow ends a row that has not ended.
+func (c *Core) cancelRow(at rowRef, why string) {
+	j, t := at.job, at.job.at(at.task)
+	switch t.state {
+	case tWaiting, tReady, tDelayed, tAway, tPinning:
+		c.dropUnplaced(j, at.task)
+		c.fail(j, at.task, nil, &comms.TaskError{Kind: comms.ErrorCancelled, Message: why}, comms.Cause{Kind: comms.CauseUser, Text: why}, true)
+	case tQueued, tRunning:
+		if r := c.runOf(j, at.task); r != nil {
+			c.cancel(r, why)
+		}
+	}
+}
+
+// endDynamic gives up all that is left of a job of dynamic tasks: no run needs it any more.
+func (c *Core) endDynamic(j *job) {
+	j.dropped = true
+	c.stop(j, &comms.TaskError{Kind: comms.ErrorCancelled, Message: "the task that called it has ended", Agent: c.cfg.Agent}, comms.Cause{Kind: comms.CauseTask})
+	c.touch(j)
+}
+
+// restDynamic counts a job of dynamic tasks as one without work, and takes it out when it was given up.
+func (c *Core) restDynamic(j *job) {
+	if j.unended > 0 || j.inflight > 0 {
+		return
+	}
+	if !j.over {
+		j.over = true
+		c.leaveAll(j)
+		for _, cl := range j.classes {
+			cl.clear()
+		}
+		c.rest(j)
+	}
+	if !j.dropped {
+		return
+	}
+	c.keepOnly(j, nil)
+	c.closeKinds(j)
+	c.unlist(j)
+	if root, _ := j.root(); root.call == nil {
+		root.inflight--
+		c.touch(root)
+	}
+}
