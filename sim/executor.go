@@ -189,8 +189,10 @@ func (x *executor) take(m comms.Message) {
 		}
 	case *comms.Lease:
 		x.granted(m)
-	case *comms.Returned:
-		x.returned(m)
+	case *comms.CallEnds:
+		x.callsEnded(m)
+	case *comms.CallGo:
+		x.goOnCall(m)
 	case *comms.Stop:
 		x.stop = true
 		if m.Now {
@@ -545,7 +547,7 @@ func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, 
 	ref := comms.DatasetRef{Task: r.Task, Output: o, Element: element}
 	var word string
 	if k.Function == callee {
-		word = calleeWord(int(k.With[0]), x.calls.in)
+		word = calleeWord(depthOf(r, k), x.calls.in)
 	} else {
 		word = x.word(k, ref)
 	}

@@ -176,7 +176,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 		over := old.job.at(old.task).state.over()
 		if w.sum == sum && !(over && c.released(old)) {
 			c.discardAll(r.ex, m.Values())
-			w.dropped = false
+			w.dropped, w.run = false, r.id
 			c.tellAgain(old)
 			return nil
 		}
@@ -188,7 +188,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 	if m.Kind == 0 {
 		return c.putValue(by, r, m, sum)
 	}
-	at := c.addRow(by, callRow{ref: m.Ref, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays()})
+	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays()})
 	by.calls[m.Ref] = at
 	at.row().args = make([]argument, len(m.Inputs))
 	for i := range m.Inputs {
@@ -254,7 +254,7 @@ func (c *Core) released(at rowRef) bool {
 func (c *Core) giveUp(at rowRef) {
 	w := at.row()
 	delete(at.job.dyn.by.calls, w.ref)
-	w.dropped = true
+	w.dropped, w.run = true, 0
 	if !at.job.at(at.task).state.over() {
 		c.cancelRow(at, "its caller does not call it any more")
 		return
@@ -274,7 +274,7 @@ func (c *Core) putValue(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128)
 	if len(m.Inputs) != 1 || m.Inputs[0].From != comms.FromValue {
 		return fmt.Errorf("value %v has %d inputs, and is made of one that is its value", m.Ref, len(m.Inputs))
 	}
-	at := c.addRow(by, callRow{ref: m.Ref, sum: sum, value: true})
+	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, sum: sum, value: true})
 	d := m.Inputs[0].Data
 	d.Ref, d.Attempt = comms.DatasetRef{Task: at.task}, 1
 	if _, err := c.ownValue(r, at.job, d); err != nil {
@@ -416,7 +416,7 @@ func (j *job) inputRefs(t taskIndex, input uint32) (refs []comms.DatasetRef, err
 
 // tellElement tells a parent of an element of a stream.
 func (c *Core) tellElement(at rowRef, d comms.Desc) {
-	if by := at.job.dyn.by; !at.row().dropped && by.run != nil && by.calls[at.row().ref] == at {
+	if by := at.job.dyn.by; !at.row().dropped && by.run != nil && by.run.id == at.row().run {
 		c.tellCaller(by, comms.CallEnd{Ref: at.row().ref, Element: true, Outputs: []comms.Desc{c.tellable(d)}})
 	}
 }
@@ -425,7 +425,7 @@ func (c *Core) tellElement(at rowRef, d comms.Desc) {
 func (c *Core) tellEnd(at rowRef) {
 	j, w := at.job, at.row()
 	by := j.dyn.by
-	if by.run == nil || w.value || by.calls[w.ref] != at {
+	if by.run == nil || w.value || by.run.id != w.run { // a run that has not come to it yet is told when it does
 		return
 	}
 	end := comms.CallEnd{Ref: w.ref, Error: w.failed}
@@ -589,6 +589,11 @@ func (c *Core) settleCalls() (some bool) {
 		for _, j := range by.jobs {
 			c.endDynamic(j)
 		}
+	}
+	for len(c.argsLost) > 0 {
+		at := c.argsLost[0]
+		c.argsLost = c.argsLost[1:]
+		some = c.argLost(at) || some
 	}
 	for len(c.rowsEnded) > 0 {
 		at := c.rowsEnded[0]

@@ -96,6 +96,7 @@ type Core struct {
 	calls     uint64    // names that were made so far
 	callTold  []*caller // with ends to be sent in this step
 	rowsEnded []rowRef  // whose ends are to be followed
+	argsLost  []rowRef  // with arguments whose bytes are gone
 	loans     map[ledger.Key]*loan
 	asking    asking
 	strange   []rowRef               // that cannot run here, until it is known who can

@@ -45,12 +45,14 @@ type callRow struct {
 	stays   bool             // it goes nowhere: it came back, or must run here
 	value   bool             // a value that was put
 	dropped bool             // its parent reads it no more
+	run     comms.RunID      // of its parent that made it, or met it, last
 }
 
 // argument is one dataset that a row reads.
 type argument struct {
 	port  uint32     // of the function
 	there bool       // else it waits for the end of a row
+	lost  bool       // its bytes are gone
 	desc  comms.Desc // with its bytes, when they are no dataset of the ledger
 	data  *dataset   // else, as argRef names it
 }
@@ -226,11 +228,42 @@ func (c *Core) addRow(by *caller, r callRow) rowRef {
 // tryRow makes a row ready when all that it reads is there.
 func (c *Core) tryRow(at rowRef) {
 	t := at.job.at(at.task)
-	if t.state != tWaiting {
+	if t.state != tWaiting || c.argLost(at) {
 		return
 	}
 	if t.missing, _ = at.row().missing(); t.missing == 0 {
 		c.ready(at.job, entry{at.task, noTask, 0})
+	}
+}
+
+// argLost fails a row that has not begun and whose argument is gone. It tells whether it did.
+func (c *Core) argLost(at rowRef) bool {
+	w := at.row()
+	i := slices.IndexFunc(w.args, func(a argument) bool { return a.lost })
+	if i < 0 {
+		return false
+	}
+	switch at.job.at(at.task).state {
+	case tWaiting, tReady, tDelayed, tPinning:
+	default:
+		return false // it is at another agent, and perhaps needs it no more
+	}
+	c.dropUnplaced(at.job, at.task)
+	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorStore,
+		Message: fmt.Sprintf("what it reads as %s is lost: memory and disk have it no more", w.shape.group.Inputs[w.args[i].port].Name)}, comms.Cause{Kind: comms.CauseMemory}, true)
+	return true
+}
+
+// loseArg notes that the bytes of an argument are gone.
+func (c *Core) loseArg(j *job, ref comms.DatasetRef) {
+	w, d := &j.dyn.rows[ref.Task], j.data[ref]
+	delete(j.data, ref)
+	if d.lent != nil {
+		c.endLoan(d.lent)
+	}
+	if i := int(ref.Output - argBase); i < len(w.args) {
+		w.args[i].lost, w.args[i].data = true, nil
+		c.argsLost = append(c.argsLost, rowRef{j, ref.Task})
 	}
 }
 

@@ -407,12 +407,23 @@ func (c *Core) pinFailed(r *run) {
 func (c *Core) lost(k ledger.Key, why error) {
 	if l := c.loans[k]; l != nil {
 		l.lost = true
+		for _, o := range c.jobs {
+			for _, ref := range o.sortedData() {
+				if o.dyn != nil && o.data[ref].lent == l {
+					c.loseArg(o, ref)
+				}
+			}
+		}
 	}
 	j, d := c.dataset(k)
 	if d == nil {
 		return
 	}
 	ref := d.desc.Ref
+	if j.dyn != nil && ref.Output >= argBase {
+		c.loseArg(j, ref)
+		return
+	}
 	if j.dynamic() {
 		delete(j.data, ref)
 		if j.call != nil && ref.Task == j.call.task(j) && j.call.guest != nil {

@@ -498,6 +498,7 @@ func (c *Core) endStay(at rowRef) {
 		h := at.job.peers.heard[ref]
 		c.forgetPull(h)
 		c.unwant(h)
+		c.land(at.job, h)
 		at.job.forgetHeard(ref)
 	}
 	c.strange = slices.DeleteFunc(c.strange, func(o rowRef) bool { return o == at })
