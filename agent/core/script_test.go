@@ -310,6 +310,9 @@ func (s *script) call(w []string, named map[string]string) string {
 		in.Data = comms.Desc{Codec: "raw", Size: uint64(len(v)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(v)}}
 	case named["input"] != "":
 		in.From, in.Input = comms.FromInput, uint32(number(named["input"]))
+		if n := named["given"]; n != "" { // so many bytes of attempt 1, as the run was told
+			in.Data = comms.Desc{Attempt: 1, Codec: "raw", Size: uint64(number(n)), Place: comms.Place{Kind: comms.PlaceSegment, Segment: 1}}
+		}
 	default:
 		in.From, in.Ref = comms.FromCall, comms.CallRef{Number: uint64(number(named["earlier"]))}
 	}
@@ -562,6 +565,9 @@ func (s *script) report(w []string, named map[string]string) string {
 		out()
 	case "finished":
 		it.Kind = comms.ReportFinished
+		if n := named["count"]; n != "" {
+			it.Counts = []comms.StreamEnd{{Count: uint64(number(n))}}
+		}
 		it.Usage = &comms.Usage{Duration: int64(50 * time.Microsecond)}
 		if named["took"] != "" {
 			took, err := time.ParseDuration(named["took"])
@@ -583,6 +589,12 @@ func (s *script) report(w []string, named map[string]string) string {
 	case "failed":
 		it.Kind = comms.ReportFailed
 		it.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: named["error"]}
+		if code := named["code"]; code != "" {
+			it.Error.Codes = []string{code}
+		}
+	case "cancelled": // while it ran
+		it.Kind, it.Usage = comms.ReportFailed, &comms.Usage{Duration: int64(50 * time.Microsecond)}
+		it.Error = &comms.TaskError{Kind: comms.ErrorCancelled, Message: "cancelled"}
 	case "unbegun": // cancelled while it was queued
 		it.Kind, it.Error = comms.ReportFailed, &comms.TaskError{Kind: comms.ErrorCancelled}
 	case "held":
