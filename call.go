@@ -2,70 +2,233 @@ package cascade
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"iter"
 	"reflect"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
 )
 
-// Future stands for what a called function will return, or for an input of the
-// task, as a value of type T.
+// Future stands for what a called function will return, for a value that was put, or for
+// an input of the task, as a value of type T. When no reference to it is left, what it
+// stands for is freed. It is valid until the task that has it ends.
 type Future[T any] struct{ f *executor.Future }
 
-// Call has a registered function run as a task of its own and returns at once:
-//
-//	left, err := cascade.Call[int](ctx, "Fib", n-1)
-//	...
-//	x, err := left.Get(ctx)
-//
-// The function is named, so that it can call itself. The arguments are those of the
-// Go function behind its context: values, or Futures, which are passed by reference.
-// It returns one value of type T. A task that is retried must make the same calls in
-// the same order; completed calls are not repeated. Calls of which the task has not got
-// the result are stopped when it ends.
-func Call[T any](ctx context.Context, function string, args ...any) (Future[T], error) {
-	plain := make([]any, len(args))
-	for i, a := range args {
-		plain[i] = a
-		if f, ok := a.(interface{ future() *executor.Future }); ok {
-			plain[i] = f.future()
+// CallArg is what a called function's parameter of type T can be given: a value (Val) or a
+// Future[T]; for a List[V] also several futures (Futures).
+type CallArg[T any] interface {
+	takes(T)
+	argument() any
+}
+
+// Value is a value as an argument of a call.
+type Value[T any] struct{ v T }
+
+// Val gives a call a value.
+func Val[T any](v T) Value[T] { return Value[T]{v} }
+
+func (Value[T]) takes(T) {}
+
+func (v Value[T]) argument() any { return v.v }
+
+func (Future[T]) takes(T) {}
+
+func (f Future[T]) argument() any { return f.future() }
+
+// FutureList is futures as an argument of a call that takes a list.
+type FutureList[T any] struct{ fs []Future[T] }
+
+// Futures gives a call that takes a list several futures, in order.
+func Futures[T any](fs ...Future[T]) FutureList[T] { return FutureList[T]{fs} }
+
+func (FutureList[T]) takes(List[T]) {}
+
+func (l FutureList[T]) argument() any {
+	items := make(executor.Items, len(l.fs))
+	for i, f := range l.fs {
+		items[i] = f.future()
+	}
+	return items
+}
+
+// argument is what the executor is given of an argument.
+func argument[T any](a CallArg[T]) any {
+	if a == nil {
+		return nil
+	}
+	return a.argument()
+}
+
+// CallOption is what a call may say besides its arguments: CPU, Memory, GPU, Resource,
+// Retries, Timeout and Priority of tasks, and RetryOn, Here and CallName.
+type CallOption interface{ option(*executor.CallOptions) }
+
+func (set TaskOption) option(o *executor.CallOptions) {
+	var g dag.Group
+	set(&g)
+	rest := g
+	rest.Resources, rest.Retries, rest.Timeout, rest.Priority = dag.Resources{}, 0, 0, 0
+	if !reflect.DeepEqual(rest, dag.Group{}) {
+		o.Err = errors.Join(o.Err, errors.New("an option is of tasks in a graph only: a call takes resources, Retries, Timeout and Priority"))
+	}
+	r := &o.Resources
+	r.CPU, r.Memory, r.GPU, r.GPUMemory = max(r.CPU, g.Resources.CPU), max(r.Memory, g.Resources.Memory), max(r.GPU, g.Resources.GPU), max(r.GPUMemory, g.Resources.GPUMemory)
+	for name, n := range g.Resources.Custom {
+		if r.Custom == nil {
+			r.Custom = map[string]int64{}
 		}
+		r.Custom[name] = n
 	}
-	if fn, ok := executor.Default.Lookup(function); ok && len(fn.Outputs) == 1 && fn.Outputs[0].Type != reflect.TypeFor[T]() {
-		return Future[T]{}, fmt.Errorf("call %s: it returns %s, not %s", function, fn.Outputs[0].Type, reflect.TypeFor[T]())
+	o.Retries, o.Timeout, o.Priority = max(o.Retries, g.Retries), max(o.Timeout, g.Timeout), max(o.Priority, g.Priority)
+}
+
+type callOption func(*executor.CallOptions)
+
+func (set callOption) option(o *executor.CallOptions) { set(o) }
+
+// RetryOn has a call tried again only after errors in whose chain one of these is, each
+// registered with RegisterError. Without Retries it is tried again three times.
+func RetryOn(errs ...error) CallOption {
+	return callOption(func(o *executor.CallOptions) { o.RetryOn = append(o.RetryOn, errs...) })
+}
+
+// Here keeps a call on the host of its caller.
+func Here() CallOption { return callOption(func(o *executor.CallOptions) { o.Here = true }) }
+
+// CallName gives a call a name, which its task's name has in it.
+func CallName(name string) CallOption {
+	return callOption(func(o *executor.CallOptions) { o.Name = name })
+}
+
+// callOptions collects options.
+func callOptions(opts []CallOption) (o executor.CallOptions) {
+	for _, set := range opts {
+		set.option(&o)
 	}
-	f, err := executor.Default.Call(ctx, function, plain...)
+	if len(o.RetryOn) > 0 && o.Retries == 0 {
+		o.Retries = 3
+	}
+	return o
+}
+
+// Get waits for the call and returns its value or its error, in which errors.Is finds
+// registered errors. While it waits others use the task's core. The value may lie in
+// shared memory and is read-only, until the task ends.
+func (f Future[T]) Get(ctx context.Context) (T, error) {
+	v, err := f.future().Get(ctx)
+	return executor.As[T](v), err
+}
+
+// errNoFuture is of a Future that no call has made.
+var errNoFuture = errors.New("get: the future is the zero Future, which stands for nothing")
+
+// Done tells whether the call has ended, well or not.
+func (f Future[T]) Done() bool { return f.f != nil && f.f.Done() }
+
+// Cancel ends the call, and all that it has called. It does not wait: Get tells how it ended.
+func (f Future[T]) Cancel(why string) { Cancel(why, f) }
+
+func (f Future[T]) future() *executor.Future {
+	if f.f == nil {
+		return executor.FailedFuture(errNoFuture)
+	}
+	return f.f
+}
+
+// AnyFuture is a Future of any type.
+type AnyFuture interface{ future() *executor.Future }
+
+// Wait returns the places of those futures that have ended, in the order in which they ended, as
+// soon as k have: no more than k. When the deadline of ctx passes before, it returns
+// those that have, without an error.
+func Wait[F AnyFuture](ctx context.Context, futures []F, k int) ([]int, error) {
+	return executor.Wait(ctx, plain(futures), k)
+}
+
+// Completed yields the places of futures as they end, each once:
+//
+//	for i, err := range cascade.Completed(ctx, futures) {
+//		if err != nil {
+//			return err
+//		}
+//		x, err := futures[i].Get(ctx)
+//		...
+//	}
+//
+// The loop costs as much as there are futures, where a loop over Wait costs its square.
+func Completed[F AnyFuture](ctx context.Context, futures []F) iter.Seq2[int, error] {
+	return executor.Completed(ctx, plain(futures))
+}
+
+// GetAll returns the values of all futures, or the first error as soon as one fails.
+func GetAll[T any](ctx context.Context, futures []Future[T]) ([]T, error) {
+	got, err := executor.GetAll(ctx, plain(futures))
+	if err != nil {
+		return nil, err
+	}
+	values := make([]T, len(got))
+	for i, v := range got {
+		values[i] = executor.As[T](v)
+	}
+	return values, nil
+}
+
+// Cancel ends the calls of several futures, and all that those have called.
+func Cancel(why string, futures ...AnyFuture) { executor.Cancel(why, plain(futures)...) }
+
+func plain[F AnyFuture](futures []F) []*executor.Future {
+	all := make([]*executor.Future, len(futures))
+	for i, f := range futures {
+		all[i] = f.future()
+	}
+	return all
+}
+
+// Put keeps a value where calls can read it by reference: it is stored once, however many
+// calls it is passed to.
+func Put[T any](ctx context.Context, v T) (Future[T], error) {
+	f, err := executor.Default.Put(ctx, v)
 	return Future[T]{f}, err
 }
 
-// Needing returns a context for calls that need other resources than one core:
-//
-//	model, err := cascade.Call[Model](cascade.Needing(ctx, cascade.GPU(1)), "Train", data)
-//
-// A call that the caller's host cannot run goes to one that can, and fails when there
-// is none. Of the options CPU, Memory, GPU and Resource count; with GPUMemory a call is an error.
-func Needing(ctx context.Context, resources ...TaskOption) context.Context {
-	var g dag.Group
-	for _, set := range resources {
-		set(&g)
-	}
-	return executor.Needing(ctx, g.Resources)
-}
+// Strand returns a context whose calls are numbered on their own. A task that calls from
+// several goroutines gives each a strand with a name of its own: another run of the task
+// then meets the calls of each, in whatever order the goroutines go on.
+func Strand(ctx context.Context, name string) context.Context { return executor.Strand(ctx, name) }
 
-func (f Future[T]) future() *executor.Future { return f.f }
-
-// Get waits for the function and returns its value or its error, in which errors.Is
-// finds registered errors. While it waits others use the task's core. The value may
-// lie in shared memory and is read-only, until the task ends.
-func (f Future[T]) Get(ctx context.Context) (T, error) {
-	v, err := f.f.Get(ctx)
-	return executor.As[T](v), err
-}
+// NotRepeatable returns a context for the calls of a task that does other things each time
+// that it runs: another run of it makes all of its calls anew.
+func NotRepeatable(ctx context.Context) context.Context { return executor.NotRepeatable(ctx) }
 
 // InputFuture returns an input of the task, of type T, to pass it on to calls
 // without a copy.
 func InputFuture[T any](ctx context.Context, name string) (Future[T], error) {
 	f, err := executor.InputFuture(ctx, name)
 	return Future[T]{f}, err
+}
+
+// Stream is the elements that a called generator makes.
+type Stream[T any] struct{ c *executor.Call }
+
+// All yields the elements as they are made. The error of the generator, if it fails, comes last.
+func (s Stream[T]) All(ctx context.Context) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for v, err := range s.c.All(ctx) {
+			if !yield(executor.As[T](v), err) {
+				return
+			}
+		}
+	}
+}
+
+// Elements yields a future for each element as it is made, to be passed to other calls.
+func (s Stream[T]) Elements(ctx context.Context) iter.Seq2[Future[T], error] {
+	return func(yield func(Future[T], error) bool) {
+		for f, err := range s.c.Elements(ctx) {
+			if !yield(Future[T]{f}, err) {
+				return
+			}
+		}
+	}
 }

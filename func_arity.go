@@ -34,6 +34,12 @@ func (f Function0x1[X]) Map(g *Graph, task string, over []Axis, opts ...TaskOpti
 	return Family[X]{use.output(0)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function0x1[X]) Go(ctx context.Context, opts ...CallOption) Future[X] {
+	call := f.Func.Go(ctx, callOptions(opts))
+	return Future[X]{call.Output(0)}
+}
+
 // Function1x1 is a registered function with 1 inputs and 1 outputs.
 type Function1x1[A, X any] struct{ *executor.Func }
 
@@ -72,6 +78,31 @@ func (f Function1x1[A, X]) Map(g *Graph, task string, over []Axis, a Arg[A], opt
 	return Family[X]{use.output(0)}
 }
 
+// Go has the function run as a task of its own and returns at once.
+//
+//	half := Half.Go(ctx, cascade.Val(8))
+//	quarter := Half.Go(ctx, half)
+//	x, err := quarter.Get(ctx)
+//
+// ctx is that of a task or of a session. An argument is a value (Val), a Future, which is
+// passed by reference, or several of them for a list (Futures). What is wrong with
+// the call is the error of its futures.
+//
+// A function that calls itself cannot be named in its own declaration: Go calls that
+// an initialisation cycle. Declare it first, and register it in init:
+//
+//	var Fib cascade.Function1x1[int, int]
+//
+//	func init() { Fib = cascade.Func1("Fib", fib, "n -> x") }
+//
+// A task that runs again and makes the same calls in the same order meets the calls that
+// it made before: those are not repeated. See Strand for goroutines. Calls whose result
+// the task has not got when it ends are stopped.
+func (f Function1x1[A, X]) Go(ctx context.Context, a CallArg[A], opts ...CallOption) Future[X] {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a))
+	return Future[X]{call.Output(0)}
+}
+
 // Function2x1 is a registered function with 2 inputs and 1 outputs.
 type Function2x1[A, B, X any] struct{ *executor.Func }
 
@@ -96,6 +127,12 @@ func (f Function2x1[A, B, X]) Add(g *Graph, task string, a Arg[A], b Arg[B], opt
 func (f Function2x1[A, B, X]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], opts ...TaskOption) Family[X] {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b))
 	return Family[X]{use.output(0)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function2x1[A, B, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], opts ...CallOption) Future[X] {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b))
+	return Future[X]{call.Output(0)}
 }
 
 // Function3x1 is a registered function with 3 inputs and 1 outputs.
@@ -124,6 +161,12 @@ func (f Function3x1[A, B, C, X]) Map(g *Graph, task string, over []Axis, a Arg[A
 	return Family[X]{use.output(0)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function3x1[A, B, C, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], opts ...CallOption) Future[X] {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c))
+	return Future[X]{call.Output(0)}
+}
+
 // Function4x1 is a registered function with 4 inputs and 1 outputs.
 type Function4x1[A, B, C, D, X any] struct{ *executor.Func }
 
@@ -148,6 +191,12 @@ func (f Function4x1[A, B, C, D, X]) Add(g *Graph, task string, a Arg[A], b Arg[B
 func (f Function4x1[A, B, C, D, X]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], c Arg[C], d Arg[D], opts ...TaskOption) Family[X] {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b), lower(c), lower(d))
 	return Family[X]{use.output(0)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function4x1[A, B, C, D, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], opts ...CallOption) Future[X] {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d))
+	return Future[X]{call.Output(0)}
 }
 
 // Function5x1 is a registered function with 5 inputs and 1 outputs.
@@ -176,6 +225,12 @@ func (f Function5x1[A, B, C, D, E, X]) Map(g *Graph, task string, over []Axis, a
 	return Family[X]{use.output(0)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function5x1[A, B, C, D, E, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], e CallArg[E], opts ...CallOption) Future[X] {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d), argument(e))
+	return Future[X]{call.Output(0)}
+}
+
 // Function0x2 is a registered function with 0 inputs and 2 outputs.
 type Function0x2[X, Y any] struct{ *executor.Func }
 
@@ -200,6 +255,12 @@ func (f Function0x2[X, Y]) Add(g *Graph, task string, opts ...TaskOption) (Ref[X
 func (f Function0x2[X, Y]) Map(g *Graph, task string, over []Axis, opts ...TaskOption) (Family[X], Family[Y]) {
 	use := g.add(f.Func, task, over, opts)
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function0x2[X, Y]) Go(ctx context.Context, opts ...CallOption) (Future[X], Future[Y]) {
+	call := f.Func.Go(ctx, callOptions(opts))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}
 }
 
 // Function1x2 is a registered function with 1 inputs and 2 outputs.
@@ -228,6 +289,12 @@ func (f Function1x2[A, X, Y]) Map(g *Graph, task string, over []Axis, a Arg[A], 
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function1x2[A, X, Y]) Go(ctx context.Context, a CallArg[A], opts ...CallOption) (Future[X], Future[Y]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}
+}
+
 // Function2x2 is a registered function with 2 inputs and 2 outputs.
 type Function2x2[A, B, X, Y any] struct{ *executor.Func }
 
@@ -252,6 +319,12 @@ func (f Function2x2[A, B, X, Y]) Add(g *Graph, task string, a Arg[A], b Arg[B], 
 func (f Function2x2[A, B, X, Y]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], opts ...TaskOption) (Family[X], Family[Y]) {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b))
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function2x2[A, B, X, Y]) Go(ctx context.Context, a CallArg[A], b CallArg[B], opts ...CallOption) (Future[X], Future[Y]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}
 }
 
 // Function3x2 is a registered function with 3 inputs and 2 outputs.
@@ -280,6 +353,12 @@ func (f Function3x2[A, B, C, X, Y]) Map(g *Graph, task string, over []Axis, a Ar
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function3x2[A, B, C, X, Y]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], opts ...CallOption) (Future[X], Future[Y]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}
+}
+
 // Function4x2 is a registered function with 4 inputs and 2 outputs.
 type Function4x2[A, B, C, D, X, Y any] struct{ *executor.Func }
 
@@ -304,6 +383,12 @@ func (f Function4x2[A, B, C, D, X, Y]) Add(g *Graph, task string, a Arg[A], b Ar
 func (f Function4x2[A, B, C, D, X, Y]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], c Arg[C], d Arg[D], opts ...TaskOption) (Family[X], Family[Y]) {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b), lower(c), lower(d))
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function4x2[A, B, C, D, X, Y]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], opts ...CallOption) (Future[X], Future[Y]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}
 }
 
 // Function5x2 is a registered function with 5 inputs and 2 outputs.
@@ -332,6 +417,12 @@ func (f Function5x2[A, B, C, D, E, X, Y]) Map(g *Graph, task string, over []Axis
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function5x2[A, B, C, D, E, X, Y]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], e CallArg[E], opts ...CallOption) (Future[X], Future[Y]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d), argument(e))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}
+}
+
 // Function0x3 is a registered function with 0 inputs and 3 outputs.
 type Function0x3[X, Y, Z any] struct{ *executor.Func }
 
@@ -356,6 +447,12 @@ func (f Function0x3[X, Y, Z]) Add(g *Graph, task string, opts ...TaskOption) (Re
 func (f Function0x3[X, Y, Z]) Map(g *Graph, task string, over []Axis, opts ...TaskOption) (Family[X], Family[Y], Family[Z]) {
 	use := g.add(f.Func, task, over, opts)
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}, Family[Z]{use.output(2)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function0x3[X, Y, Z]) Go(ctx context.Context, opts ...CallOption) (Future[X], Future[Y], Future[Z]) {
+	call := f.Func.Go(ctx, callOptions(opts))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}, Future[Z]{call.Output(2)}
 }
 
 // Function1x3 is a registered function with 1 inputs and 3 outputs.
@@ -384,6 +481,12 @@ func (f Function1x3[A, X, Y, Z]) Map(g *Graph, task string, over []Axis, a Arg[A
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}, Family[Z]{use.output(2)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function1x3[A, X, Y, Z]) Go(ctx context.Context, a CallArg[A], opts ...CallOption) (Future[X], Future[Y], Future[Z]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}, Future[Z]{call.Output(2)}
+}
+
 // Function2x3 is a registered function with 2 inputs and 3 outputs.
 type Function2x3[A, B, X, Y, Z any] struct{ *executor.Func }
 
@@ -408,6 +511,12 @@ func (f Function2x3[A, B, X, Y, Z]) Add(g *Graph, task string, a Arg[A], b Arg[B
 func (f Function2x3[A, B, X, Y, Z]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], opts ...TaskOption) (Family[X], Family[Y], Family[Z]) {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b))
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}, Family[Z]{use.output(2)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function2x3[A, B, X, Y, Z]) Go(ctx context.Context, a CallArg[A], b CallArg[B], opts ...CallOption) (Future[X], Future[Y], Future[Z]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}, Future[Z]{call.Output(2)}
 }
 
 // Function3x3 is a registered function with 3 inputs and 3 outputs.
@@ -436,6 +545,12 @@ func (f Function3x3[A, B, C, X, Y, Z]) Map(g *Graph, task string, over []Axis, a
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}, Family[Z]{use.output(2)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function3x3[A, B, C, X, Y, Z]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], opts ...CallOption) (Future[X], Future[Y], Future[Z]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}, Future[Z]{call.Output(2)}
+}
+
 // Function4x3 is a registered function with 4 inputs and 3 outputs.
 type Function4x3[A, B, C, D, X, Y, Z any] struct{ *executor.Func }
 
@@ -462,6 +577,12 @@ func (f Function4x3[A, B, C, D, X, Y, Z]) Map(g *Graph, task string, over []Axis
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}, Family[Z]{use.output(2)}
 }
 
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function4x3[A, B, C, D, X, Y, Z]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], opts ...CallOption) (Future[X], Future[Y], Future[Z]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}, Future[Z]{call.Output(2)}
+}
+
 // Function5x3 is a registered function with 5 inputs and 3 outputs.
 type Function5x3[A, B, C, D, E, X, Y, Z any] struct{ *executor.Func }
 
@@ -486,4 +607,10 @@ func (f Function5x3[A, B, C, D, E, X, Y, Z]) Add(g *Graph, task string, a Arg[A]
 func (f Function5x3[A, B, C, D, E, X, Y, Z]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], c Arg[C], d Arg[D], e Arg[E], opts ...TaskOption) (Family[X], Family[Y], Family[Z]) {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b), lower(c), lower(d), lower(e))
 	return Family[X]{use.output(0)}, Family[Y]{use.output(1)}, Family[Z]{use.output(2)}
+}
+
+// Go has the function run as a task of its own and returns at once. See Function1x1.Go.
+func (f Function5x3[A, B, C, D, E, X, Y, Z]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], e CallArg[E], opts ...CallOption) (Future[X], Future[Y], Future[Z]) {
+	call := f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d), argument(e))
+	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}, Future[Z]{call.Output(2)}
 }

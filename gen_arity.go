@@ -33,6 +33,11 @@ func (f Generator0[X]) Map(g *Graph, task string, over []Axis, opts ...TaskOptio
 	return SeriesFamily[X]{use.output(0)}
 }
 
+// Go has the generator run as a task of its own and returns the stream of its elements. See Function1x1.Go.
+func (f Generator0[X]) Go(ctx context.Context, opts ...CallOption) Stream[X] {
+	return Stream[X]{f.Func.Go(ctx, callOptions(opts))}
+}
+
 // Generator1 is a registered generator with 1 inputs.
 type Generator1[A, X any] struct{ *executor.Func }
 
@@ -55,6 +60,11 @@ func (f Generator1[A, X]) Add(g *Graph, task string, a Arg[A], opts ...TaskOptio
 func (f Generator1[A, X]) Map(g *Graph, task string, over []Axis, a Arg[A], opts ...TaskOption) SeriesFamily[X] {
 	use := g.add(f.Func, task, over, opts, lower(a))
 	return SeriesFamily[X]{use.output(0)}
+}
+
+// Go has the generator run as a task of its own and returns the stream of its elements. See Function1x1.Go.
+func (f Generator1[A, X]) Go(ctx context.Context, a CallArg[A], opts ...CallOption) Stream[X] {
+	return Stream[X]{f.Func.Go(ctx, callOptions(opts), argument(a))}
 }
 
 // Generator2 is a registered generator with 2 inputs.
@@ -81,6 +91,11 @@ func (f Generator2[A, B, X]) Map(g *Graph, task string, over []Axis, a Arg[A], b
 	return SeriesFamily[X]{use.output(0)}
 }
 
+// Go has the generator run as a task of its own and returns the stream of its elements. See Function1x1.Go.
+func (f Generator2[A, B, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], opts ...CallOption) Stream[X] {
+	return Stream[X]{f.Func.Go(ctx, callOptions(opts), argument(a), argument(b))}
+}
+
 // Generator3 is a registered generator with 3 inputs.
 type Generator3[A, B, C, X any] struct{ *executor.Func }
 
@@ -103,6 +118,11 @@ func (f Generator3[A, B, C, X]) Add(g *Graph, task string, a Arg[A], b Arg[B], c
 func (f Generator3[A, B, C, X]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], c Arg[C], opts ...TaskOption) SeriesFamily[X] {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b), lower(c))
 	return SeriesFamily[X]{use.output(0)}
+}
+
+// Go has the generator run as a task of its own and returns the stream of its elements. See Function1x1.Go.
+func (f Generator3[A, B, C, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], opts ...CallOption) Stream[X] {
+	return Stream[X]{f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c))}
 }
 
 // Generator4 is a registered generator with 4 inputs.
@@ -129,6 +149,11 @@ func (f Generator4[A, B, C, D, X]) Map(g *Graph, task string, over []Axis, a Arg
 	return SeriesFamily[X]{use.output(0)}
 }
 
+// Go has the generator run as a task of its own and returns the stream of its elements. See Function1x1.Go.
+func (f Generator4[A, B, C, D, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], opts ...CallOption) Stream[X] {
+	return Stream[X]{f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d))}
+}
+
 // Generator5 is a registered generator with 5 inputs.
 type Generator5[A, B, C, D, E, X any] struct{ *executor.Func }
 
@@ -151,4 +176,9 @@ func (f Generator5[A, B, C, D, E, X]) Add(g *Graph, task string, a Arg[A], b Arg
 func (f Generator5[A, B, C, D, E, X]) Map(g *Graph, task string, over []Axis, a Arg[A], b Arg[B], c Arg[C], d Arg[D], e Arg[E], opts ...TaskOption) SeriesFamily[X] {
 	use := g.add(f.Func, task, over, opts, lower(a), lower(b), lower(c), lower(d), lower(e))
 	return SeriesFamily[X]{use.output(0)}
+}
+
+// Go has the generator run as a task of its own and returns the stream of its elements. See Function1x1.Go.
+func (f Generator5[A, B, C, D, E, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B], c CallArg[C], d CallArg[D], e CallArg[E], opts ...CallOption) Stream[X] {
+	return Stream[X]{f.Func.Go(ctx, callOptions(opts), argument(a), argument(b), argument(c), argument(d), argument(e))}
 }

@@ -38,6 +38,18 @@ func (r *Registry) RegisterError(code string, err error) error {
 	return err
 }
 
+// codeOf returns the code under which an error is registered.
+func (r *Registry) codeOf(err error) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.codes {
+		if c.err == err {
+			return c.code, true
+		}
+	}
+	return "", false
+}
+
 // codesOf lists the registered codes in err's chain, in order of registration.
 func (r *Registry) codesOf(err error) []string {
 	r.mu.Lock()

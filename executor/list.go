@@ -58,6 +58,8 @@ func (l List[T]) Missing() []int {
 type ListType struct {
 	Elem reflect.Type
 	make func(values []any, index []int, total int) any
+
+	items func(list any) []any // the inverse of make
 }
 
 type lister interface{ listType() *ListType }
@@ -69,6 +71,11 @@ func (List[T]) listType() *ListType {
 			l.values[i] = As[T](v)
 		}
 		return l
+	}, items: func(list any) (all []any) {
+		for _, v := range As[List[T]](list).values {
+			all = append(all, v)
+		}
+		return all
 	}}
 }
 

@@ -188,9 +188,13 @@ func (e *Executor) handle(m comms.Message) error {
 		if r := e.find(m.Run); r != nil {
 			r.spend.add(m.N)
 		}
-	case *comms.Returned:
+	case *comms.CallEnds:
 		if r := e.find(m.Run); r != nil {
-			return r.returned(m)
+			return r.callsEnded(m)
+		}
+	case *comms.CallGo:
+		if r := e.find(m.Run); r != nil {
+			return r.goOn(m)
 		}
 	case *comms.Stop:
 		e.last = true

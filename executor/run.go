@@ -121,6 +121,7 @@ func (e *Executor) execute(r *run) {
 		done := e.live.forget(r)
 		e.mu.Unlock()
 		r.ctx.stop(nil)
+		r.endCalls()
 		e.out.join(item, e.ended)
 		r.settle(true)
 		e.drop(done)

@@ -27,8 +27,8 @@ type driveSettings struct {
 }
 
 var (
-	_ = cascade.Func1("scale_task", task, "with -> out")
-	_ = cascade.Func1("scale_drive", drive, "with -> out")
+	scaleTask = cascade.Func1("scale_task", task, "with -> out")
+	_         = cascade.Func1("scale_drive", drive, "with -> out")
 )
 
 // task waits. Its result goes nowhere: the job declares no output.
@@ -50,11 +50,7 @@ func drive(ctx context.Context, s driveSettings) (n int64, err error) {
 			n++
 		}
 		if i < s.Calls {
-			f, err := cascade.Call[int64](ctx, "scale_task", settings{s.Micros})
-			if err != nil {
-				return n, err
-			}
-			under = append(under, f)
+			under = append(under, scaleTask.Go(ctx, cascade.Val(settings{s.Micros})))
 		}
 	}
 	return n, nil

@@ -58,6 +58,21 @@ func (s shape) Args() string { return s.join2(s.In, ", %s Arg[%s]") }
 // Lowered is ", lower(a), lower(b)".
 func (s shape) Lowered() string { return strings.ToLower(s.join(s.In, ", lower(%s)")) }
 
+// CallArgs is ", a CallArg[A], b CallArg[B]".
+func (s shape) CallArgs() string { return s.join2(s.In, ", %s CallArg[%s]") }
+
+// Called is ", argument(a), argument(b)".
+func (s shape) Called() string { return strings.ToLower(s.join(s.In, ", argument(%s)")) }
+
+// Futures is "Future[X]{call.Output(0)}, Future[Y]{c.Output(1)}".
+func (s shape) Futures() string {
+	var b strings.Builder
+	for i, t := range s.Out {
+		fmt.Fprintf(&b, "Future[%s]{call.Output(%d)}, ", t, i)
+	}
+	return strings.TrimSuffix(b.String(), ", ")
+}
+
 // Wrapped is "Ref[X], Ref[Y]".
 func (s shape) Wrapped(w string) string {
 	return strings.TrimSuffix(s.join(s.Out, w+"[%s], "), ", ")
@@ -142,6 +157,11 @@ func (f {{.Type}}[{{.Types}}]) Map(g *Graph, task string, over []Axis{{.Args}}, 
 	use := g.add(f.Func, task, over, opts{{.Lowered}})
 	return {{.Values "SeriesFamily"}}
 }
+
+// Go has the generator run as a task of its own and returns the stream of its elements. See Function1x1.Go.
+func (f {{.Type}}[{{.Types}}]) Go(ctx context.Context{{.CallArgs}}, opts ...CallOption) Stream[X] {
+	return Stream[X]{f.Func.Go(ctx, callOptions(opts){{.Called}})}
+}
 {{else}}
 // {{.Type}} is a registered function with {{len .In}} inputs and {{len .Out}} outputs.
 type {{.Type}}[{{.Types}} any] struct{ *executor.Func }
@@ -179,6 +199,31 @@ func (f {{.Type}}[{{.Types}}]) Add(g *Graph, task string{{.Args}}, opts ...TaskO
 func (f {{.Type}}[{{.Types}}]) Map(g *Graph, task string, over []Axis{{.Args}}, opts ...TaskOption) ({{.Wrapped "Family"}}) {
 	use := g.add(f.Func, task, over, opts{{.Lowered}})
 	return {{.Values "Family"}}
+}
+
+// Go has the function run as a task of its own and returns at once.{{if eq .Type "Function1x1"}}
+//
+//	half := Half.Go(ctx, cascade.Val(8))
+//	quarter := Half.Go(ctx, half)
+//	x, err := quarter.Get(ctx)
+//
+// ctx is that of a task or of a session. An argument is a value (Val), a Future, which is
+// passed by reference, or several of them for a list (Futures). What is wrong with
+// the call is the error of its futures.
+//
+// A function that calls itself cannot be named in its own declaration: Go calls that
+// an initialisation cycle. Declare it first, and register it in init:
+//
+//	var Fib cascade.Function1x1[int, int]
+//
+//	func init() { Fib = cascade.Func1("Fib", fib, "n -> x") }
+//
+// A task that runs again and makes the same calls in the same order meets the calls that
+// it made before: those are not repeated. See Strand for goroutines. Calls whose result
+// the task has not got when it ends are stopped.{{else}} See Function1x1.Go.{{end}}
+func (f {{.Type}}[{{.Types}}]) Go(ctx context.Context{{.CallArgs}}, opts ...CallOption) ({{.Wrapped "Future"}}) {
+	call := f.Func.Go(ctx, callOptions(opts){{.Called}})
+	return {{.Futures}}
 }
 {{end}}{{end}}`))
 

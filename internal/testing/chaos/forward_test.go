@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	_ = cascade.Func2("chaos_fan", fan, "part, with -> sum")
-	_ = cascade.Func2("chaos_leaf", leaf, "part, with -> part")
+	_        = cascade.Func2("chaos_fan", fan, "part, with -> sum")
+	leafTask = cascade.Func2("chaos_leaf", leaf, "part, with -> part")
 )
 
 // agentVar tells executors whose they are.
@@ -40,9 +40,7 @@ func fan(ctx context.Context, _ cascade.Array[float64], s fanSettings) (float64,
 	}
 	all := make([]cascade.Future[cascade.Array[float64]], s.Calls)
 	for n := range all {
-		if all[n], err = cascade.Call[cascade.Array[float64]](ctx, "chaos_leaf", part, leafSettings{n, s.Work}); err != nil {
-			return 0, err
-		}
+		all[n] = leafTask.Go(ctx, part, cascade.Val(leafSettings{n, s.Work}))
 	}
 	sum := 0.0
 	for n, f := range all {

@@ -1,0 +1,332 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cascade-run/cascade/comms"
+)
+
+// mostRefs is for how many calls a wait names each.
+const mostRefs = 16
+
+// waiter is a goroutine that waits for calls, or for a dataset of one.
+type waiter struct {
+	left   int  // calls that are still to end
+	fast   bool // the first that fails ends it
+	failed *comms.TaskError
+	wake   chan struct{} // something has changed
+	err    error         // the agent refused to let the run wait
+
+	collect bool // it wants each as it ends, in queue
+	queue   []*callState
+}
+
+// readKey names a dataset of a call.
+type readKey struct {
+	ref     comms.CallRef
+	output  uint32
+	element uint64
+}
+
+// readState is a dataset that the agent was asked for.
+type readState struct {
+	done bool
+	desc comms.Desc
+	err  *comms.TaskError
+}
+
+func newWaiter() *waiter { return &waiter{wake: make(chan struct{}, 1)} }
+
+func (w *waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until k of some calls have ended; nil entries have. With fast it returns the
+// error of the first that fails.
+func (r *run) await(ctx context.Context, states []*callState, k int, fast bool) error {
+	c, w := &r.calls, newWaiter()
+	w.left, w.fast = k, fast
+	var refs []comms.CallRef
+	c.mu.Lock()
+	for _, s := range states {
+		switch {
+		case s == nil:
+			w.left--
+		case s.end != nil:
+			if w.left--; s.end.Error != nil && w.failed == nil {
+				w.failed = s.end.Error
+			}
+		default:
+			s.sets = append(s.sets, w)
+			if len(refs) <= mostRefs {
+				refs = append(refs, s.ref)
+			}
+		}
+	}
+	c.mu.Unlock()
+	if len(refs) > mostRefs {
+		refs = nil
+	}
+	err := r.block(ctx, w, refs, func() bool { return w.left <= 0 || w.fast && w.failed != nil })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range states {
+		if s != nil && s.end == nil {
+			s.sets = slices.DeleteFunc(s.sets, func(o *waiter) bool { return o == w })
+		}
+	}
+	if err == nil && fast && w.failed != nil {
+		return r.exec.reg.Wrap(w.failed)
+	}
+	return err
+}
+
+// awaitElement waits for an element of a stream. It is false when the stream has ended.
+func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, error) {
+	c, w := &r.calls, newWaiter()
+	c.mu.Lock()
+	s.sets = append(s.sets, w)
+	c.mu.Unlock()
+	err := r.block(ctx, w, nil, func() bool { return uint64(len(s.elements)) > n || s.end != nil })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.sets = slices.DeleteFunc(s.sets, func(o *waiter) bool { return o == w })
+	switch {
+	case uint64(len(s.elements)) > n:
+		return true, nil
+	case err != nil:
+		return false, err
+	case s.end.Error != nil:
+		return false, r.exec.reg.Wrap(s.end.Error)
+	}
+	return false, nil
+}
+
+// bring has a dataset of a call brought into memory, where it stays until the run ends.
+func (r *run) bring(ctx context.Context, k readKey) (comms.Desc, error) {
+	c, w := &r.calls, newWaiter()
+	c.mu.Lock()
+	rd := c.reads[k]
+	fresh := rd == nil
+	if fresh {
+		rd = &readState{}
+		c.reads[k] = rd
+	}
+	c.mu.Unlock()
+	if fresh {
+		r.flushCalls()
+		r.exec.out.send(&comms.CallRead{Run: r.ID, Ref: k.ref, Output: k.output, Element: k.element})
+	}
+	if err := r.block(ctx, w, nil, func() bool { return rd.done }); err != nil {
+		return comms.Desc{}, err
+	}
+	if rd.err != nil {
+		return comms.Desc{}, r.exec.reg.Wrap(rd.err)
+	}
+	return rd.desc, nil
+}
+
+// block waits until done, which is looked at with calls.mu held. The run gives up its cpu,
+// and goes on when it has it again. One goroutine at a time waits for the cpu; others go
+// on when they can, beside it.
+func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done func() bool) error {
+	c := &r.calls
+	c.mu.Lock()
+	if done() {
+		c.mu.Unlock()
+		return nil
+	}
+	c.mu.Unlock()
+	r.flushCalls()
+	c.mu.Lock()
+	if c.made == nil {
+		c.init(r)
+	}
+	c.waiters[w] = struct{}{}
+	c.mu.Unlock()
+	defer r.unblock(w)
+	for {
+		c.mu.Lock()
+		finished, mine := done(), c.waiting && c.owner == w
+		var m *comms.CallWait
+		switch {
+		case w.err != nil && !finished:
+			c.mu.Unlock()
+			return w.err
+		case finished && (!mine || w.fast && w.failed != nil): // a failure is told at once, also without a cpu
+			c.mu.Unlock()
+			return nil
+		case !finished && !c.waiting && !c.closed && r.kind.Function != sessionFunction:
+			c.waiting, c.owner = true, w
+			c.wait++
+			m = &comms.CallWait{Run: r.ID, Wait: c.wait, Seen: c.seen, N: 1}
+			if len(c.waiters) == 1 && len(refs) > 0 {
+				m.Refs, m.Seen, m.N = refs, 0, uint64(w.left+ended(c, refs))
+			} else if len(c.waiters) == 1 && !w.collect {
+				m.N = uint64(max(w.left, 1))
+			}
+		}
+		c.mu.Unlock()
+		if m != nil {
+			r.exec.out.send(m)
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+	}
+}
+
+// ended counts those of some calls that have ended since a waiter named them. calls.mu is held.
+func ended(c *calls, refs []comms.CallRef) (n int) {
+	for _, ref := range refs {
+		if s := c.made[ref]; s == nil || s.end != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// unblock ends a wait. Another goroutine that waits takes care of the cpu from now on.
+func (r *run) unblock(w *waiter) {
+	c := &r.calls
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiters, w)
+	if c.owner == w {
+		c.owner = nil
+	}
+	c.wakeOne()
+}
+
+// wakeOne wakes a goroutine that waits, so that the run waits with it. mu is held.
+func (c *calls) wakeOne() {
+	if c.waiting {
+		return
+	}
+	for w := range c.waiters {
+		w.signal()
+		return
+	}
+}
+
+// callsEnded takes what became of calls. Executor.mu is held.
+func (r *run) callsEnded(m *comms.CallEnds) error {
+	c := &r.calls
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range m.Ends {
+		e := &m.Ends[i]
+		c.seen++
+		if e.Read {
+			c.readEnded(e)
+			continue
+		}
+		s := c.made[e.Ref]
+		switch {
+		case s == nil: // it was dropped
+		case e.Element:
+			if len(e.Outputs) != 1 {
+				return fmt.Errorf("an element of call %v has %d datasets", e.Ref, len(e.Outputs))
+			}
+			s.elements = append(s.elements, e.Outputs[0])
+			for _, w := range s.sets {
+				w.signal()
+			}
+		case s.end != nil:
+			return fmt.Errorf("a second end of call %v of run %d", e.Ref, m.Run)
+		default:
+			c.ended++
+			s.end, s.order = e, c.ended
+			for _, w := range s.sets {
+				if w.collect {
+					w.queue = append(w.queue, s)
+				}
+				if w.left--; e.Error != nil && w.failed == nil {
+					w.failed = e.Error
+				}
+				if w.left <= 0 || w.failed != nil || w.collect {
+					w.signal()
+				}
+			}
+			s.sets = nil
+		}
+	}
+	return nil
+}
+
+// readEnded takes a dataset that was brought into memory. mu is held.
+func (c *calls) readEnded(e *comms.CallEnd) {
+	for k, rd := range c.reads {
+		if k.ref != e.Ref || rd.done {
+			continue
+		}
+		if len(e.Outputs) > 0 && (e.Outputs[0].Ref.Output != k.output || e.Outputs[0].Ref.Element != k.element) {
+			continue
+		}
+		rd.done, rd.err = true, e.Error
+		if e.Error == nil {
+			rd.desc = e.Outputs[0]
+		}
+		if e.Error != nil {
+			delete(c.reads, k) // it may be asked for again
+		}
+		for w := range c.waiters {
+			w.signal()
+		}
+	}
+}
+
+// goOn ends a wait of the run: it has its cpu again. Executor.mu is held.
+func (r *run) goOn(m *comms.CallGo) error {
+	c := &r.calls
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.waiting || m.Wait != c.wait {
+		return fmt.Errorf("run %d may go on from its wait %d, and waits for the %d-th time", m.Run, m.Wait, c.wait)
+	}
+	c.waiting = false
+	if m.Error != nil {
+		for w := range c.waiters {
+			w.err = r.exec.reg.Wrap(m.Error)
+			w.signal()
+		}
+		return nil
+	}
+	if c.owner != nil {
+		c.owner.signal()
+		return nil
+	}
+	c.wakeOne()
+	return nil
+}
+
+// readyOf lists the calls that have ended, in that order; nil entries come first.
+func readyOf(r *run, states []*callState) (ready []int) {
+	if r != nil {
+		r.calls.mu.Lock()
+		defer r.calls.mu.Unlock()
+	}
+	for i, s := range states {
+		if s == nil || s.end != nil {
+			ready = append(ready, i)
+		}
+	}
+	order := func(i int) uint64 {
+		if states[i] == nil {
+			return 0
+		}
+		return states[i].order
+	}
+	slices.SortStableFunc(ready, func(a, b int) int { return cmp.Compare(order(a), order(b)) })
+	return ready
+}
