@@ -6,13 +6,15 @@ import "github.com/cascade-run/cascade/dag"
 // the executor ends, and the agent waits for its process to be dead before it
 // gives its memory to others.
 
-// Hello is an executor's first message.
+// Hello is an executor's first message. A program that opens a session says it as well:
+// it is the executor of the session's task, and of nothing else.
 type Hello struct {
 	PID       int64     // of the process
-	Token     string    // from the executor's environment: which spawn this is
+	Token     string    // from the executor's environment: which spawn this is; "" with Session
 	Build     string    // version of the program
 	Language  string    // "go", "python"
-	Functions []FuncSig // that it can run beside commands
+	Functions []FuncSig // that it can run beside commands; none with Session
+	Session   JobID     // a program is to run the task of this session; zero: an executor that the agent started
 }
 
 // Welcome answers Hello.
@@ -253,12 +255,13 @@ func (*Log) Type() Type { return TypeLog }
 func (*Stop) Type() Type { return TypeStop }
 
 func (m *Hello) code(c *Coder) {
-	c.Struct(5, func(c *Coder) {
+	c.Struct(6, func(c *Coder) {
 		Int(c, &m.PID)
 		String(c, &m.Token)
 		String(c, &m.Build)
 		String(c, &m.Language)
 		Slice(c, &m.Functions, func(c *Coder, f *FuncSig) { f.code(c) })
+		c.ID((*[16]byte)(&m.Session))
 	})
 }
 
