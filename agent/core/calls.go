@@ -175,7 +175,9 @@ func (c *Core) newCall(r *run, by *caller, m *comms.Call, sum xxh3.Uint128) erro
 	j := c.newJob(&comms.Assign{Job: c.callID(by, sum), JobIncarnation: root.life, Dir: root.dir, Tenant: root.tenant.name}, g)
 	j.depth, j.priority, j.registry = r.job.depth+1, root.priority, root.registry
 	gs := c.prepareCall(j, &call{by: by, number: m.Number, sum: sum}, m.With)
-	gs.checked = env.pool // the caller's registry is the executor's
+	if !r.job.session {
+		gs.checked = env.pool // the caller's registry is the executor's
+	}
 	by.calls[m.Number] = j
 	if root.call == nil {
 		root.inflight++

@@ -277,6 +277,10 @@ func (c *Core) setTimer() {
 // ended but could not say so.
 func (c *Core) executorDead(ev ExecutorDead) {
 	ex := c.byExec[ev.Executor]
+	if c.lingering[ev.Executor] != nil || ex != nil && ex.session != nil {
+		c.programDead(ev)
+		return
+	}
 	if ex == nil {
 		return
 	}

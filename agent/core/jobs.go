@@ -98,6 +98,7 @@ type job struct {
 	held     bool
 	stopped  *stop // nothing more starts; nil while it goes on
 	dropped  bool  // forgotten: gone as soon as nothing runs
+	session  bool  // a program runs its task
 	call     *call // what it is the call of; nil for one that the controller knows
 	depth    int   // of calls
 	callers  map[taskIndex]*caller

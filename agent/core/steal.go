@@ -142,7 +142,7 @@ func (c *Core) busyFor() (seconds float64, age time.Duration) {
 // stealable tells whether ready tasks of a class could run elsewhere. Calls run where
 // their caller does.
 func (j *job) stealable(cl *class) bool {
-	return cl.size > 0 && !cl.generator && !j.held && j.stopped == nil && !j.adopted && j.call == nil
+	return cl.size > 0 && !cl.generator && !j.session && !j.held && j.stopped == nil && !j.adopted && j.call == nil
 }
 
 // secondsOf predicts how many core seconds the ready tasks of a class take.
