@@ -209,7 +209,8 @@ type Log struct {
 
 // Stop asks an executor to end: after the current runs, or at once.
 type Stop struct {
-	Now bool // do not wait for running or queued runs
+	Now bool   // do not wait for running or queued runs
+	Why string // in place of Welcome: why a program gets no session
 }
 
 // Type returns TypeHello.
@@ -445,5 +446,8 @@ func (m *Log) code(c *Coder) {
 }
 
 func (m *Stop) code(c *Coder) {
-	c.Struct(1, func(c *Coder) { c.Bool(&m.Now) })
+	c.Struct(2, func(c *Coder) {
+		c.Bool(&m.Now)
+		String(c, &m.Why)
+	})
 }
