@@ -43,7 +43,7 @@ func WithSessionJob(opts ...SubmitOption) SessionOption {
 
 // Session makes this program a task that calls functions and waits for what they return,
 // outside of any graph: give Session.Context to Call. It attaches the program to an agent
-// of its host and user. What it calls runs in the environment in which the functions of a
+// of its host and user. Called functions run in the environment in which the functions of a
 // graph would run that this client submits.
 //
 // A session is a job: it is listed and cancelled as one. It ends with Close, with the
@@ -115,7 +115,7 @@ func (c *Client) near(ctx context.Context) (*comms.AgentRow, error) {
 	return &least, nil
 }
 
-// endTime bounds the requests that tell of a session's end which nobody waits for.
+// endTime bounds the requests by which the job of a session ends that did not open, or is lost.
 const endTime = 10 * time.Second
 
 // unopened ends the job of a session that did not open, and finds out why.

@@ -130,7 +130,7 @@ func (e *Executor) over(r *run) {
 }
 
 // Context is the context of the session's task. It ends when the session does: with
-// ErrSessionClosed, ErrSessionLost, or the reason for which somebody cancelled it as its cause.
+// ErrSessionClosed, ErrSessionLost, or the reason for which a user cancelled it as its cause.
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Done is closed when the session has ended, whoever ended it.

@@ -167,7 +167,7 @@ func (c *Core) unstick() {
 	}
 	for _, ex := range c.execs {
 		if ex.session != nil {
-			continue // it waits for what it has called, or does what nobody knows
+			continue // it waits for what it has called, or computes without a core of ours
 		}
 		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
 			return
