@@ -23,6 +23,18 @@ import (
 // attachWithin is how long a program, or a session, waits for the other.
 const attachWithin = 20 * time.Second
 
+// orphanGrace is how long a function that a session has called may run on when the session
+// has ended: its program may wait for it, or be gone.
+const orphanGrace = time.Second
+
+// patience is how long a run may take to end once it is told to.
+func (r *run) patience() time.Duration {
+	if root, t := r.job.root(); root.session && root.at(t).state.over() {
+		return orphanGrace
+	}
+	return 3 * grace
+}
+
 // session is a job whose task a program is to run.
 type session struct {
 	job   *job

@@ -343,6 +343,8 @@ func (c *Core) goOn(j *job) {
 		if j.stopped() {
 			c.endUnassigned(j)
 		}
+	case j.losesSession():
+		c.loseSession(j)
 	case slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }), c.choose(j, j.graph) != nil, c.shareable(j), j.fails():
 		c.recover(j, "", false)
 	}
