@@ -92,6 +92,29 @@ func TestSessionsAtOnce(t *testing.T) {
 	all.Wait()
 }
 
+// TestSessionSendsProgram calls functions of this program on agents whose own executor has none.
+func TestSessionSendsProgram(t *testing.T) {
+	address := twoPlatforms(t)
+	client := dial(t, address, cascade.WithBinary(foreign, script(t, "")))
+	if err := client.Ready(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, client)
+	if path, err := call[string](s, "t_program", how{}); err != nil || !strings.Contains(path, "-cache/") {
+		t.Errorf("the function ran in %q, %v", path, err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s = open(t, dial(t, address)) // the program stays here, and the agents' own executor runs nothing
+	if _, err := call[string](s, "t_program", how{}); err == nil || !strings.Contains(err.Error(), "did not start") {
+		t.Errorf("a call without the program: %v", err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSessionCancelled has somebody cancel a session, and its program told.
 func TestSessionCancelled(t *testing.T) {
 	c := cascadetest.Start(t)
