@@ -103,6 +103,13 @@ func TestSessionSendsProgram(t *testing.T) {
 	if path, err := call[string](s, "t_program", how{}); err != nil || !strings.Contains(path, "-cache/") {
 		t.Errorf("the function ran in %q, %v", path, err)
 	}
+	f, err := cascade.Call[string](cascade.Needing(s.Context(), cascade.Resource("two", 1)), "t_program", how{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path, err := f.Get(s.Context()); err != nil || strings.Contains(path, "-cache/") {
+		t.Errorf("the function that needs another agent ran in %q, %v", path, err)
+	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
 	}

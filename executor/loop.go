@@ -125,6 +125,9 @@ func (e *Executor) Run() error {
 		case <-e.ctx.Done():
 			awaitRunner(ended)
 		}
+		if e.session != nil {
+			e.mem.idle() // the program lives on
+		}
 		e.out.flush()
 		e.cancel(nil)
 		if err := context.Cause(e.ctx); !errors.Is(err, context.Canceled) {
