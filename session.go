@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,8 +28,9 @@ type Session struct {
 type SessionOption func(*sessionOptions)
 
 type sessionOptions struct {
-	name   string
-	submit []SubmitOption
+	name     string
+	submit   []SubmitOption
+	out, err io.Writer
 }
 
 // WithSessionName sets the name under which people see the session; the default is the program's.
@@ -39,6 +41,13 @@ func WithSessionName(name string) SessionOption {
 // WithSessionJob sets options of the job that the session is, such as WithTenant and WithPriority.
 func WithSessionJob(opts ...SubmitOption) SessionOption {
 	return func(o *sessionOptions) { o.submit = append(o.submit, opts...) }
+}
+
+// WithSessionOutput has what called tasks print written to out and err too, as it comes;
+// nil drops it. Writing holds up the session. Text may be left out when more comes than is
+// written; the log of the session's job has all.
+func WithSessionOutput(out, err io.Writer) SessionOption {
+	return func(o *sessionOptions) { o.out, o.err = out, err }
 }
 
 // Session makes this program a task that calls functions and waits for what they return,
@@ -85,7 +94,7 @@ func (c *Client) session(ctx context.Context, o sessionOptions) (*Session, error
 	if err != nil {
 		return nil, err
 	}
-	task, err := executor.OpenSession(ctx, executor.SessionConfig{Address: at.Sessions, Job: j.id, Log: c.opts.Log})
+	task, err := executor.OpenSession(ctx, executor.SessionConfig{Address: at.Sessions, Job: j.id, Log: c.opts.Log, Out: o.out, Err: o.err})
 	if err != nil {
 		return nil, j.unopened(at.Name, err)
 	}

@@ -68,6 +68,35 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// said passes on what is written to it.
+type said chan string
+
+func (s said) Write(b []byte) (int, error) {
+	s <- string(b)
+	return len(b), nil
+}
+
+// says prints a word.
+func says(_ context.Context, word string) (int, error) { return fmt.Println("it says", word) }
+
+var _ = cascade.Func1("says", says, "word -> n")
+
+// TestSessionOutput has this program told what the functions print that it calls.
+func TestSessionOutput(t *testing.T) {
+	c := cascadetest.Start(t)
+	out := make(said, 8)
+	s := open(t, c.Client, cascade.WithSessionOutput(out, nil))
+	if _, err := call[int](s, "says", "hello"); err != nil {
+		t.Error(err)
+	}
+	if text := <-out; text != "it says hello\n" {
+		t.Errorf("it printed %q", text)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSessionsAtOnce has two sessions of one program beside each other.
 func TestSessionsAtOnce(t *testing.T) {
 	c := cascadetest.Start(t, cascade.WithCPU(2))

@@ -32,11 +32,11 @@ func (d *executorDoor) program(l *comms.Link, m *comms.Hello) {
 	d.workers.Store(l, w)
 	d.punctual(l)
 	loop := d.agent.loop
-	d.agent.in.Offer(item{note: func() { loop.visit(w, m.Session) }})
+	d.agent.in.Offer(item{note: func() { loop.visit(w, m) }})
 }
 
 // visit tells the core of a program.
-func (l *loop) visit(w *worker, session comms.JobID) {
+func (l *loop) visit(w *worker, m *comms.Hello) {
 	if l.stopping {
 		w.out.link.Abort(errors.New("the agent ends"))
 		return
@@ -44,7 +44,7 @@ func (l *loop) visit(w *worker, session comms.JobID) {
 	l.lastVisitor++
 	w.program.key = l.lastVisitor
 	l.visitors[w.program.key] = w
-	l.step(core.Attach{Key: w.program.key, Session: session})
+	l.step(core.Attach{Key: w.program.key, Session: m.Session, Output: m.Output})
 }
 
 // admit makes a program an executor.

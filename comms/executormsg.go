@@ -15,6 +15,7 @@ type Hello struct {
 	Language  string    // "go", "python"
 	Functions []FuncSig // that it can run beside commands; none with Session
 	Session   JobID     // a program is to run the task of this session; zero: an executor that the agent started
+	Output    bool      // with Session: what called tasks write is sent to the program, too, as Log of the session's run
 }
 
 // Welcome answers Hello.
@@ -200,9 +201,9 @@ type ReportItem struct {
 	Steps   []byte      // ReportSteps: the cost of each run: columns, see Usage. ReportBlock: the items
 }
 
-// Log carries text that a task wrote.
+// Log carries text that a task wrote. An agent sends a program what tasks wrote that its session has called.
 type Log struct {
-	Run    RunID  // of which task
+	Run    RunID  // of which task; to a program: the session's
 	Stream uint8  // 1 standard output, 2 standard error
 	Text   []byte // as it was written, of any encoding
 }
@@ -256,13 +257,14 @@ func (*Log) Type() Type { return TypeLog }
 func (*Stop) Type() Type { return TypeStop }
 
 func (m *Hello) code(c *Coder) {
-	c.Struct(6, func(c *Coder) {
+	c.Struct(7, func(c *Coder) {
 		Int(c, &m.PID)
 		String(c, &m.Token)
 		String(c, &m.Build)
 		String(c, &m.Language)
 		Slice(c, &m.Functions, func(c *Coder, f *FuncSig) { f.code(c) })
 		c.ID((*[16]byte)(&m.Session))
+		c.Bool(&m.Output)
 	})
 }
 

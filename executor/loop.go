@@ -101,7 +101,9 @@ func New(cfg Config) *Executor {
 // may still be running then: the caller should end the process.
 func (e *Executor) Run() error {
 	hello := &comms.Hello{PID: int64(e.cfg.PID), Token: e.cfg.Token, Build: e.cfg.Build, Language: "go", Session: e.job}
-	if e.session == nil {
+	if s := e.session; s != nil {
+		hello.Output = s.to[0] != nil || s.to[1] != nil
+	} else {
 		sigs, err := e.reg.Signatures()
 		if err != nil {
 			return fmt.Errorf("start executor: %w", err)
@@ -170,6 +172,10 @@ func (e *Executor) HandleBody(m comms.Message, body []byte) {
 
 // Handle takes one message of the agent. It does not block, and keeps m.
 func (e *Executor) Handle(m comms.Message) {
+	if l, ok := m.(*comms.Log); ok && e.session != nil {
+		e.session.print(l)
+		return
+	}
 	if err := e.handle(m); err != nil {
 		e.fail(ErrProtocol, err)
 	}

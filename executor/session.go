@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"sync"
@@ -30,6 +31,7 @@ type SessionConfig struct {
 	Job      comms.JobID // the session
 	Registry *Registry   // nil means Default
 	Log      zerolog.Logger
+	Out, Err io.Writer // what called tasks write to standard output and error is written there as well; nil: it is not
 }
 
 // Session is the task of a session as the program that runs it has it. The program is an
@@ -37,6 +39,7 @@ type SessionConfig struct {
 // and output, nor its limits and folder.
 type Session struct {
 	exec  *Executor
+	to    [2]io.Writer  // of SessionConfig
 	begun chan struct{} // closed when the task has begun
 	ctx   context.Context
 	close func() // lets the task end well
@@ -49,7 +52,7 @@ type Session struct {
 // submitted. It returns when the task has begun. ctx bounds that alone.
 func OpenSession(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	c := &linkConn{room: make(chan struct{}, 1)}
-	s := &Session{begun: make(chan struct{}), shut: make(chan struct{}), ended: make(chan struct{})}
+	s := &Session{to: [2]io.Writer{cfg.Out, cfg.Err}, begun: make(chan struct{}), shut: make(chan struct{}), ended: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.shut) })
 	s.exec = New(Config{Conn: c, Registry: cmp.Or(cfg.Registry, Default), Build: build(), PID: os.Getpid(), Log: cfg.Log})
 	s.exec.session, s.exec.job, s.exec.left.limit = s, cfg.Job, math.MaxUint64
@@ -92,6 +95,16 @@ func (s *Session) run(link *comms.Link) {
 		s.err = fmt.Errorf("%w: %w", ErrSessionLost, err)
 	}
 	s.exec.cancel(s.err)
+}
+
+// print writes what a called task has written. Without a writer for it, it is dropped.
+func (s *Session) print(m *comms.Log) {
+	if m.Stream < 1 || m.Stream > 2 {
+		return
+	}
+	if w := s.to[m.Stream-1]; w != nil {
+		_, _ = w.Write(m.Text) // the log of the session has it
+	}
 }
 
 // why is what ended the task, if that was not the program.

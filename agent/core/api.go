@@ -81,6 +81,7 @@ type (
 	Attach struct {
 		Key     uint64 // the driver's number of the link
 		Session comms.JobID
+		Output  bool // as in Hello
 	}
 	// ExecutorBroken: the link broke or was malformed. The core answers with
 	// Kill; ExecutorDead must follow. Of a program that was admitted it tells the end of the

@@ -41,6 +41,7 @@ type session struct {
 	since time.Time
 	taken bool      // a program was admitted: no other ever is
 	ex    *executor // that program; nil before it comes and when it is gone
+	echo  bool      // it wants what called tasks write
 }
 
 // visitor is a program that has said Hello.
@@ -48,6 +49,7 @@ type visitor struct {
 	key     uint64
 	session comms.JobID
 	since   time.Time
+	echo    bool
 }
 
 // attach takes the Hello of a program.
@@ -56,7 +58,7 @@ func (c *Core) attach(ev Attach) {
 		c.emit(Refuse{ev.Key, fmt.Sprintf("agent %s leaves the cluster", c.cfg.Agent)})
 		return
 	}
-	c.visitors = append(c.visitors, visitor{ev.Key, ev.Session, c.now})
+	c.visitors = append(c.visitors, visitor{ev.Key, ev.Session, c.now, ev.Output})
 }
 
 // newSession notes a new job that is one.
@@ -120,7 +122,7 @@ func (c *Core) admit(s *session, v visitor) {
 	c.lastExec++
 	ex := &executor{id: c.lastExec, pool: &c.programs, session: s, crew: true, grant: make(amounts, len(c.total)), heard: c.now, idle: c.now,
 		kinds: map[uint32]bool{}, segs: map[uint32]uint64{}}
-	s.ex, s.taken = ex, true
+	s.ex, s.taken, s.echo = ex, true, v.echo
 	c.programs.execs = append(c.programs.execs, ex)
 	c.execs = append(c.execs, ex)
 	c.byExec[ex.id] = ex
@@ -207,6 +209,17 @@ func (c *Core) programGone(ex *executor, why string) {
 			e.Kind = comms.ErrorCancelled
 		}
 		c.fail(r.job, r.task, r, e, comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id)}, true)
+	}
+}
+
+// echo sends the program of a session what a task wrote that it has called. While it does not
+// keep up text is left out: the log of the session has all.
+func (c *Core) echo(root *job, stream uint8, text []byte) {
+	if !root.session {
+		return
+	}
+	if s := c.sessionOf(root.id); s != nil && s.echo && s.ex != nil && !s.ex.full && len(s.ex.queue) > 0 {
+		c.emit(ToExecutor{s.ex.id, &comms.Log{Run: s.ex.queue[0].id, Stream: stream, Text: text}})
 	}
 }
 

@@ -123,7 +123,7 @@ func (c *Core) backlog() (m *comms.LoadReport, grows time.Duration) {
 // nothing is known half is done.
 func (c *Core) busyFor() (seconds float64, age time.Duration) {
 	for _, ex := range c.execs {
-		if len(ex.queue) == 0 || ex.state != exUp || ex.held() {
+		if len(ex.queue) == 0 || ex.state != exUp || ex.held() || ex.session != nil {
 			continue
 		}
 		left := ex.load
