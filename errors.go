@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/client"
 )
 
@@ -20,6 +21,12 @@ var (
 	ErrClosed      = client.ErrClosed
 	ErrDenied      = client.ErrDenied // by the role of our certificate, or for want of one
 	ErrCancelled   = errors.New("job cancelled")
+)
+
+// Errors with which the context of a session ends, for errors.Is.
+var (
+	ErrSessionLost   = executor.ErrSessionLost   // its agent is gone
+	ErrSessionClosed = executor.ErrSessionClosed // the program has closed it
 )
 
 // TaskError is the error of one attempt at a task: what went wrong, in which

@@ -45,6 +45,34 @@ func ExampleLocal() {
 	// Output: 499500 <nil>
 }
 
+// A program that calls functions as a task does. On a cluster, Dial takes the place of Local.
+func ExampleClient_Session() {
+	state, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(state)
+	ctx := context.Background()
+	cluster, err := cascade.Local(ctx, cascade.WithState(state))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	session, err := cluster.Session(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	n := fibTask.Go(session.Context(), cascade.Val(fibOf{10}))
+	fmt.Println(n.Get(session.Context()))
+	fmt.Println(session.Close(ctx))
+	// Output:
+	// 55 <nil>
+	// <nil>
+}
+
 // Errors keep their identity across processes when they are registered.
 func ExampleRegisterError() {
 	g := cascade.NewGraph("bad day")

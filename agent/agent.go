@@ -22,6 +22,7 @@ import (
 	"github.com/cascade-run/cascade/agent/process"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/diskspace"
 	"github.com/cascade-run/cascade/internal/inbox"
 	"github.com/cascade-run/cascade/internal/samehost"
@@ -296,14 +297,14 @@ func (a *Agent) openCgroups() {
 	}
 }
 
-// custom is the resources of the configuration, and the one by which tasks are put
-// where their files are.
+// custom is the resources of the configuration, and those by which tasks are put on this
+// agent, and where their files are.
 func (a *Agent) custom() []comms.Amount {
-	name := samehost.Resource()
-	if name == "" {
-		return a.cfg.Custom
+	all := append(slices.Clone(a.cfg.Custom), comms.Amount{Name: dag.AgentResource(a.cfg.Name), N: samehost.Amount})
+	if name := samehost.Resource(); name != "" {
+		all = append(all, comms.Amount{Name: name, N: samehost.Amount})
 	}
-	return append(slices.Clone(a.cfg.Custom), comms.Amount{Name: name, N: samehost.Amount})
+	return all
 }
 
 // coreConfig is what the core must know.
@@ -314,6 +315,7 @@ func (a *Agent) coreConfig(left inheritance) core.Config {
 		Agent:       a.cfg.Name,
 		Incarnation: a.started.Incarnation,
 		Addresses:   strings.Split(a.clients.Addr(), ","),
+		Sessions:    a.executors.Addr(),
 		Host:        gangHost(strings.Split(a.clients.Addr(), ",")),
 		BootID:      readText("/proc/sys/kernel/random/boot_id"),
 		Platform:    a.cfg.Platform,

@@ -34,6 +34,7 @@
 //	exchange                   datasets to and from other agents (agent/transfer)
 //	memory                     effects of the ledger: segments, spill files
 //	executors, lane            processes of executors; slow work in order
+//	sessions                   programs that open sessions
 //	memguard, fence            bounds of a task's memory: by sampling, by cgroup
 //	recent, output, tasklog    the last runs of an executor, its output, logs of tasks
 //	devices, container, ports  devices, images, ports of gangs

@@ -43,6 +43,8 @@ type worker struct {
 	recent recent
 	spoken spoken
 	fence  fence
+	// program: it is one that opened a session, and none of the above but id and out is used.
+	program *program
 }
 
 // executorFiles is what the agent makes for one executor.
@@ -222,6 +224,10 @@ func (l *loop) kill(act core.Kill) {
 	if ex == nil {
 		return
 	}
+	if ex.program != nil {
+		l.end(ex, act.Why)
+		return
+	}
 	ex.killed = true
 	if ex.proc != nil {
 		ex.proc.Kill()
@@ -251,10 +257,9 @@ func (l *loop) toExecutor(id comms.ExecutorID, m comms.Message) {
 	}
 }
 
-func (l *loop) executorCredit(id comms.ExecutorID) {
-	ex := l.executors[id]
-	if ex != nil && len(ex.out.waiting) > 0 && l.resume(&ex.out) {
-		l.step(core.Free{Executor: id})
+func (l *loop) executorCredit(ex *worker) {
+	if l.executors[ex.id] == ex && len(ex.out.waiting) > 0 && l.resume(&ex.out) {
+		l.step(core.Free{Executor: ex.id})
 	}
 }
 

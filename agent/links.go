@@ -113,6 +113,11 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 			d.agent.logs.await()
 			known.(*worker).spoken.note(m)
 		}
+		if w := known.(*worker); w.program != nil {
+			loop := d.agent.loop
+			d.agent.in.Offer(item{note: func() { loop.fromProgram(w, m) }})
+			return
+		}
 		d.agent.in.Offer(item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}})
 	}
 }
@@ -125,6 +130,10 @@ func (d *executorDoor) punctual(l *comms.Link) {
 }
 
 func (d *executorDoor) hello(l *comms.Link, m *comms.Hello) {
+	if !m.Session.IsZero() {
+		d.program(l, m)
+		return
+	}
 	w := d.agent.tokens.take(m.Token)
 	if w == nil {
 		l.Abort(fmt.Errorf("process %d says Hello with an unknown token", m.PID))
@@ -150,7 +159,7 @@ func (d *executorDoor) Pause(*comms.Link) { d.agent.help() }
 func (d *executorDoor) Credit(l *comms.Link) {
 	if w, ok := d.workers.Load(l); ok {
 		loop := d.agent.loop
-		d.agent.in.Push(item{note: func() { loop.executorCredit(w.(*worker).id) }})
+		d.agent.in.Push(item{note: func() { loop.executorCredit(w.(*worker)) }})
 	}
 }
 
@@ -160,6 +169,11 @@ func (d *executorDoor) Down(l *comms.Link, err error) {
 	d.agent.relay.forget(l)
 	d.agent.in.Rouse() // for what came last, if the link broke within a message
 	if w, ok := d.workers.LoadAndDelete(l); ok {
+		if w := w.(*worker); w.program != nil {
+			loop := d.agent.loop
+			d.agent.in.Push(item{note: func() { loop.left(w, err) }})
+			return
+		}
 		d.agent.work.Go(func() { d.agent.broken(w.(*worker), err) })
 	}
 }

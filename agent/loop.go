@@ -26,11 +26,14 @@ type loop struct {
 
 	controller outbound
 	executors  map[comms.ExecutorID]*worker
+	visitors   map[uint64]*worker // programs that the core has not answered, by the keys of their Attach
 	clients    map[uint64]*client
 	envs       map[string]runtimeenv.Activation // by the key that EnvReady told
 	segments   map[uint64]string                // path of each segment that exists
 	peers      map[string]*peer
 	moving     exchanging
+
+	lastVisitor uint64
 
 	taken    []item        // what is being handled
 	spare    []item        // for what comes meanwhile
@@ -62,6 +65,7 @@ func newLoop(a *Agent, left inheritance) *loop {
 	l := &loop{
 		agent: a, core: core.New(a.coreConfig(left)),
 		executors: map[comms.ExecutorID]*worker{},
+		visitors:  map[uint64]*worker{},
 		clients:   map[uint64]*client{},
 		envs:      map[string]runtimeenv.Activation{},
 		segments:  map[uint64]string{},
@@ -211,6 +215,12 @@ func (l *loop) perform(action core.Action) {
 		}
 	case core.Kill:
 		l.kill(act)
+	case core.Admit:
+		l.admit(act)
+	case core.Refuse:
+		l.refuse(act)
+	case core.Dismiss:
+		l.dismiss(act.Executor)
 	case core.BuildEnv:
 		l.buildEnv(act)
 	case core.Memory:

@@ -8,6 +8,7 @@ import "sync"
 // and writes to disk what should outlive the agent.
 func (l *loop) shutdown() error {
 	l.stopping = true
+	l.expel()
 	for _, ex := range l.executors {
 		ex.killed = true
 		if ex.proc != nil {

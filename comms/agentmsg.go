@@ -17,6 +17,7 @@ type Register struct {
 	Gathers     bool      // it starts members of gangs together with other agents, as GangCommand says
 	Platform    string    // for which binaries run there, such as "linux/amd64"; empty from older agents, which cannot read jobs that name platforms
 	Store       int64     // bytes of shared memory for datasets; 0 from older agents: plans do not count its contents
+	Sessions    string    // address on its host at which programs say Hello with a session; empty from older agents, which take none
 }
 
 // Snapshot gives an agent's jobs and datasets to a new controller incarnation, or
@@ -199,7 +200,7 @@ func (*Committed) Type() Type { return TypeCommitted }
 func (*Retain) Type() Type { return TypeRetain }
 
 func (m *Register) code(c *Coder) {
-	c.Struct(10, func(c *Coder) {
+	c.Struct(11, func(c *Coder) {
 		String(c, &m.Agent)
 		Uint(c, &m.Incarnation)
 		Slice(c, &m.Addresses, String[string])
@@ -210,6 +211,7 @@ func (m *Register) code(c *Coder) {
 		c.Bool(&m.Gathers)
 		String(c, &m.Platform)
 		Int(c, &m.Store)
+		String(c, &m.Sessions)
 	})
 }
 

@@ -6,13 +6,16 @@ import "github.com/cascade-run/cascade/dag"
 // the executor ends, and the agent waits for its process to be dead before it
 // gives its memory to others.
 
-// Hello is an executor's first message.
+// Hello is an executor's first message. A program that opens a session says it as well:
+// it is the executor of the session's task, and of nothing else.
 type Hello struct {
 	PID       int64     // of the process
-	Token     string    // from the executor's environment: which spawn this is
+	Token     string    // from the executor's environment: which spawn this is; "" with Session
 	Build     string    // version of the program
 	Language  string    // "go", "python"
-	Functions []FuncSig // that it can run beside commands
+	Functions []FuncSig // that it can run beside commands; none with Session
+	Session   JobID     // a program is to run the task of this session; zero: an executor that the agent started
+	Output    bool      // with Session: what called tasks write is sent to the program, too, as Log of the session's run
 }
 
 // Welcome answers Hello.
@@ -198,16 +201,17 @@ type ReportItem struct {
 	Steps   []byte      // ReportSteps: the cost of each run: columns, see Usage. ReportBlock: the items
 }
 
-// Log carries text that a task wrote.
+// Log carries text that a task wrote. An agent sends a program what tasks wrote that its session has called.
 type Log struct {
-	Run    RunID  // of which task
+	Run    RunID  // of which task; to a program: the session's
 	Stream uint8  // 1 standard output, 2 standard error
 	Text   []byte // as it was written, of any encoding
 }
 
 // Stop asks an executor to end: after the current runs, or at once.
 type Stop struct {
-	Now bool // do not wait for running or queued runs
+	Now bool   // do not wait for running or queued runs
+	Why string // in place of Welcome: why a program gets no session
 }
 
 // Type returns TypeHello.
@@ -253,12 +257,14 @@ func (*Log) Type() Type { return TypeLog }
 func (*Stop) Type() Type { return TypeStop }
 
 func (m *Hello) code(c *Coder) {
-	c.Struct(5, func(c *Coder) {
+	c.Struct(7, func(c *Coder) {
 		Int(c, &m.PID)
 		String(c, &m.Token)
 		String(c, &m.Build)
 		String(c, &m.Language)
 		Slice(c, &m.Functions, func(c *Coder, f *FuncSig) { f.code(c) })
+		c.ID((*[16]byte)(&m.Session))
+		c.Bool(&m.Output)
 	})
 }
 
@@ -442,5 +448,8 @@ func (m *Log) code(c *Coder) {
 }
 
 func (m *Stop) code(c *Coder) {
-	c.Struct(1, func(c *Coder) { c.Bool(&m.Now) })
+	c.Struct(2, func(c *Coder) {
+		c.Bool(&m.Now)
+		String(c, &m.Why)
+	})
 }

@@ -99,7 +99,7 @@ const (
 
 	TypeSetProfiles Type = 80 // client -> controller: replaces profiles of tasks
 
-	TypeLog           Type = Optional      // executor -> agent: text that a task wrote
+	TypeLog           Type = Optional      // executor -> agent, agent -> executor: text that a task wrote
 	TypeDrainStatus   Type = Optional + 1  // agent -> controller: tasks that a draining agent has begun; the rest is for others
 	TypeDrainAgent    Type = Optional + 2  // controller -> agent: leave the cluster, or nothing keeps you in it
 	TypeLoadSubscribe Type = Optional + 3  // controller -> agent: report the load, from now on

@@ -65,6 +65,7 @@ type AgentRow struct {
 	Memory    int64    `json:"memory" msgpack:"memory"`
 	GPU       float64  `json:"gpu" msgpack:"gpu"`
 	Addresses []string `json:"addresses" msgpack:"addresses"`
+	Sessions  string   `json:"sessions,omitempty" msgpack:"sessions,omitempty"` // where programs of its host open sessions; "" of older agents
 	Running   uint64   `json:"running" msgpack:"running"`
 	Jobs      uint64   `json:"jobs" msgpack:"jobs"`
 	Seen      string   `json:"seen" msgpack:"seen"`

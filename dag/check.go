@@ -372,7 +372,7 @@ func (r *resolver) fields(gi int, key string, fs []Field) {
 // limits checks numbers.
 func (r *resolver) limits(gi int, grp *Group) {
 	res := &grp.Resources
-	if res.CPU < 0 || res.Memory < 0 || res.GPU < 0 || max(res.CPU, res.GPU) > maxAmount {
+	if res.CPU < 0 && res.CPU != NoCPU || res.Memory < 0 || res.GPU < 0 || max(res.CPU, res.GPU) > maxAmount {
 		r.report(gi, "resources", "", fmt.Errorf("a resource is negative or above %d", maxAmount/1000))
 	}
 	if res.MemoryMax < 0 || res.MemoryMax > 0 && (res.Memory == 0 || res.MemoryMax < res.Memory) {

@@ -179,7 +179,7 @@ const (
 
 // Resources is what a task occupies while it runs.
 type Resources struct {
-	CPU       int64            // thousandths of a core; 0 means the default of 1000
+	CPU       int64            // thousandths of a core; 0 means the default of 1000, NoCPU none
 	Memory    int64            // bytes of private memory; 0 means unknown
 	MemoryMax int64            // bytes of it that a further attempt may get when one took more than Memory; 0 means what a host has
 	GPU       int64            // thousandths of a device: below 1000 a share of one, else whole devices; see Devices

@@ -234,7 +234,7 @@ func (p *printer) outputs(grp *Group) {
 
 func resourcesText(r *Resources) string {
 	var w []string
-	if r.CPU != 0 {
+	if r.CPU > 0 {
 		w = append(w, "cpu: "+thousandthsText(r.CPU))
 	}
 	if r.Memory != 0 {

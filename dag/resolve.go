@@ -95,6 +95,7 @@ func (g *Graph) resolve(opt Options, pending []pendingAxis, broken map[string]bo
 	for gi := range g.Groups {
 		r.axes(gi)
 		r.input(gi, &r.g.Groups[gi])
+		r.session(gi, &r.g.Groups[gi])
 	}
 	r.number()
 	r.generators(pending)

@@ -49,9 +49,6 @@ func (o *CallOptions) plain() bool {
 // Items is an argument for a list: values, futures, or both.
 type Items []any
 
-// sessionFunction is the function of a session's root task, which has no cpu to give up.
-const sessionFunction = "cascade.session"
-
 // calls is what a run has called.
 type calls struct {
 	making sync.Mutex // held while one is made, which may wait for memory; and numbers are given

@@ -162,7 +162,7 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		case finished && (!mine || w.fast && w.failed != nil): // a failure is told at once, also without a cpu
 			c.mu.Unlock()
 			return nil
-		case !finished && !c.waiting && !c.closed && r.kind.Function != sessionFunction:
+		case !finished && !c.waiting && !c.closed && r.exec.session == nil:
 			c.waiting, c.owner = true, w
 			c.wait++
 			m = &comms.CallWait{Run: r.ID, Wait: c.wait, Seen: c.seen, N: 1}

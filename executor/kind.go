@@ -42,6 +42,9 @@ type kindOutput struct {
 // newKind is the registry's newKind. Most kinds of a function are of groups, or of
 // jobs, that want the same of it. Executor.mu is held.
 func (e *Executor) newKind(m *comms.Kind) *kind {
+	if m.Function == dag.SessionFunction && e.session != nil {
+		return &kind{Kind: *m, fn: e.session.function()}
+	}
 	if like := e.usual[m.Function]; like != nil && slices.Equal(like.Inputs, m.Inputs) && slices.Equal(like.Outputs, m.Outputs) {
 		return &kind{Kind: *m, fn: like.fn, args: like.args, inputs: like.inputs, outputs: like.outputs, flat: like.flat}
 	}

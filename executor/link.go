@@ -2,7 +2,6 @@ package executor
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -61,7 +60,7 @@ func (c *linkConn) Message(_ *comms.Link, head, body []byte) {
 		c.exec.HandleBody(m, body)
 	case errors.As(err, &unknown) && unknown.MayIgnore():
 	default:
-		c.exec.cancel(fmt.Errorf("%w: %w", ErrProtocol, err))
+		c.exec.fail(ErrProtocol, err)
 	}
 }
 

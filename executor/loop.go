@@ -70,6 +70,9 @@ type Executor struct {
 	starter   command.Starter
 	capture   capture
 	state     *state // what functions share; the runner's
+	// A program that runs the task of a session is an executor too.
+	session *Session    // nil in a process of the agent's
+	job     comms.JobID // with session: which
 
 	mu      sync.Mutex
 	welcome *comms.Welcome
@@ -97,11 +100,17 @@ func New(cfg Config) *Executor {
 // Stop, else why the executor had to end. A function that ignores its context
 // may still be running then: the caller should end the process.
 func (e *Executor) Run() error {
-	sigs, err := e.reg.Signatures()
-	if err != nil {
-		return fmt.Errorf("start executor: %w", err)
+	hello := &comms.Hello{PID: int64(e.cfg.PID), Token: e.cfg.Token, Build: e.cfg.Build, Language: "go", Session: e.job}
+	if s := e.session; s != nil {
+		hello.Output = s.to[0] != nil || s.to[1] != nil
+	} else {
+		sigs, err := e.reg.Signatures()
+		if err != nil {
+			return fmt.Errorf("start executor: %w", err)
+		}
+		hello.Functions = sigs
 	}
-	e.out.send(&comms.Hello{PID: int64(e.cfg.PID), Token: e.cfg.Token, Build: e.cfg.Build, Language: "go", Functions: sigs})
+	e.out.send(hello)
 	var helpers sync.WaitGroup
 	helpers.Go(func() { e.out.serve(e.ctx.Done()) })
 	defer helpers.Wait()
@@ -117,6 +126,9 @@ func (e *Executor) Run() error {
 			}
 		case <-e.ctx.Done():
 			awaitRunner(ended)
+		}
+		if e.session != nil {
+			e.mem.idle() // the program lives on
 		}
 		e.out.flush()
 		e.cancel(nil)
@@ -139,7 +151,15 @@ func awaitRunner(ended <-chan bool) {
 }
 
 // Broken ends the executor because its connection did.
-func (e *Executor) Broken(err error) { e.cancel(fmt.Errorf("%w: %w", ErrLinkBroken, err)) }
+func (e *Executor) Broken(err error) { e.fail(ErrLinkBroken, err) }
+
+// fail ends the executor, and a session with it.
+func (e *Executor) fail(kind, err error) {
+	if err = fmt.Errorf("%w: %w", kind, err); e.session != nil {
+		err = fmt.Errorf("%w: %w", ErrSessionLost, err)
+	}
+	e.cancel(err)
+}
 
 // HandleBody is Handle for a message with a body, which it does not keep.
 func (e *Executor) HandleBody(m comms.Message, body []byte) {
@@ -152,8 +172,12 @@ func (e *Executor) HandleBody(m comms.Message, body []byte) {
 
 // Handle takes one message of the agent. It does not block, and keeps m.
 func (e *Executor) Handle(m comms.Message) {
+	if l, ok := m.(*comms.Log); ok && e.session != nil {
+		e.session.print(l)
+		return
+	}
 	if err := e.handle(m); err != nil {
-		e.cancel(fmt.Errorf("%w: %w", ErrProtocol, err))
+		e.fail(ErrProtocol, err)
 	}
 }
 
@@ -163,6 +187,10 @@ func (e *Executor) handle(m comms.Message) error {
 	if w, ok := m.(*comms.Welcome); ok {
 		e.welcome = w
 		return e.mem.open(w)
+	}
+	if s, ok := m.(*comms.Stop); ok && e.welcome == nil && e.session != nil {
+		e.cancel(errors.New(s.Why))
+		return nil
 	}
 	if e.welcome == nil {
 		return fmt.Errorf("%T came before Welcome", m)
@@ -273,7 +301,9 @@ func (e *Executor) look() {
 	}
 	first := !r.told
 	r.told = true
-	e.watch.Reset(sampleEvery)
+	if e.session == nil { // the memory of a program is its own affair
+		e.watch.Reset(sampleEvery)
+	}
 	if first { // added before the run can end, so that the order is right
 		e.out.add(comms.ReportItem{Kind: comms.ReportStarted, Run: r.ID, At: r.usage.Start}, time.Now())
 	}

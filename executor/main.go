@@ -118,19 +118,11 @@ func Serve(addr string, cfg Config) error {
 	e := New(cfg)
 	c.exec = e
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	link, err := comms.Dial(ctx, addr, comms.Config{
-		Self: comms.Identity{Role: "executor", Name: "pid-" + strconv.Itoa(cfg.PID), PID: cfg.PID,
-			Incarnation: uint64(time.Now().UnixNano()), Build: cfg.Build},
-		Handler: c, Log: cfg.Log,
-		MaxMessage:     MaxMessage,
-		Pipes:          cfg.Pipes,
-		HeartbeatEvery: -1, // a stopped agent goes on later; a dead one closes the socket
-	})
+	link, err := dialAgent(ctx, addr, "pid-"+strconv.Itoa(cfg.PID), cfg, c)
 	cancel()
 	if err != nil {
-		return fmt.Errorf("connect to the agent: %w", err)
+		return err
 	}
-	c.link = link
 	// Caught and dropped, not ignored: what is ignored stays so in commands.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
 	term := make(chan os.Signal, 1)
@@ -157,6 +149,23 @@ func Serve(addr string, cfg Config) error {
 	}
 	link.Abort(err)
 	return err
+}
+
+// dialAgent connects to an agent, which is to know this process by the name.
+func dialAgent(ctx context.Context, addr, name string, cfg Config, c *linkConn) (*comms.Link, error) {
+	link, err := comms.Dial(ctx, addr, comms.Config{
+		Self: comms.Identity{Role: "executor", Name: name, PID: cfg.PID,
+			Incarnation: uint64(time.Now().UnixNano()), Build: cfg.Build},
+		Handler: c, Log: cfg.Log,
+		MaxMessage:     MaxMessage,
+		Pipes:          cfg.Pipes,
+		HeartbeatEvery: -1, // a stopped agent goes on later; a dead one closes the socket
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the agent: %w", err)
+	}
+	c.link = link
+	return link, nil
 }
 
 // build is the version of this program, for messages.

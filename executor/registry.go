@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"runtime"
 	"slices"
@@ -100,6 +101,13 @@ func (r *Registry) Lookup(name string) (*Func, bool) {
 	defer r.mu.Unlock()
 	f, ok := r.funcs[name]
 	return f, ok
+}
+
+// Names lists the names of all functions, sorted.
+func (r *Registry) Names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.funcs))
 }
 
 // symbol returns the name under which a debugger knows a function.

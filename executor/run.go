@@ -120,7 +120,7 @@ func (e *Executor) execute(r *run) {
 		e.current = nil
 		done := e.live.forget(r)
 		e.mu.Unlock()
-		r.ctx.stop(nil)
+		e.over(r)
 		r.endCalls()
 		e.out.join(item, e.ended)
 		r.settle(true)
@@ -156,7 +156,7 @@ func (e *Executor) execute(r *run) {
 // step can be made of its memory. It is not the current run any more, so that
 // nothing printed makes it a log.
 func (r *run) leaves(item *comms.ReportItem) bool {
-	return item.Kind == comms.ReportFinished && len(item.Outputs)+len(item.Counts) == 0 && // a report of others points to its usage
+	return r.exec.session == nil && item.Kind == comms.ReportFinished && len(item.Outputs)+len(item.Counts) == 0 && // a report of others points to its usage
 		r.kind.fn != nil && r.kind.fn.Seq == nil && r.log == nil && time.Duration(r.usage.Duration) < startedAfter/2 && // or look may have it
 		r.mem.idle() && r.ctx.release()
 }
@@ -200,7 +200,9 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 	if k.problem != nil {
 		return nil, nil, &kindError{comms.ErrorSetup, k.problem}
 	}
-	r.exec.limits.apply(k.Resources)
+	if r.exec.session == nil {
+		r.exec.limits.apply(k.Resources)
+	}
 	if k.fn == nil {
 		descs, err := r.command()
 		return descs, nil, err

@@ -102,7 +102,7 @@ func gangNeeds(grp *dag.Group) string {
 		each = append(each, "gpu_memory "+memoryText(r.GPUMemory))
 	}
 	for _, name := range sortedNames(r.Custom) {
-		if !strings.HasPrefix(name, dag.HostResource) {
+		if !dag.OwnResource(name) {
 			each = append(each, name+" "+thousandths(r.Custom[name]))
 		}
 	}
@@ -220,6 +220,10 @@ func tooSmall(r *dag.Resources, hosts []Host) string {
 	for _, n := range sortedNames(r.Custom) {
 		if custom[n] == 0 && strings.HasPrefix(n, dag.HostResource) {
 			parts = append(parts, "the host that has its files, and no agent of that is here")
+			continue
+		}
+		if agent, one := strings.CutPrefix(n, dag.AgentPrefix); one && custom[n] == 0 {
+			parts = append(parts, "agent "+agent+", which is not here")
 			continue
 		}
 		want(n, thousandths(r.Custom[n]), thousandths(custom[n]), r.Custom[n] > custom[n])

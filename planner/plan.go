@@ -181,12 +181,7 @@ func takesElement(g *dag.Graph, i, generator dag.TaskIndex) bool {
 	return some
 }
 
-func cpuOf(r *dag.Resources) int64 {
-	if r.CPU == 0 {
-		return 1000
-	}
-	return r.CPU
-}
+func cpuOf(r *dag.Resources) int64 { return r.Cores() }
 
 // Cores returns the cores that a task of a group occupies.
 func Cores(g *dag.Group) float64 { return float64(cpuOf(&g.Resources)) / 1000 }

@@ -13,6 +13,7 @@ type Config struct {
 	Agent       string
 	Incarnation uint64
 	Addresses   []string // where clients reach the agent
+	Sessions    string   // where programs of its host say Hello with a session
 	Host        string   // name or number under which members of gangs on other hosts reach those here; default: 127.0.0.1
 	BootID      string
 	Total       comms.Resources // what tasks may occupy together; its devices are numbers by default, as many as GPU says
@@ -61,7 +62,7 @@ type (
 		Err   string
 	}
 
-	// Spawned: the process of an executor started (Err empty) or could not.
+	// Spawned: the process of an executor started (Err empty) or could not. It answers Admit too.
 	Spawned struct {
 		Executor    comms.ExecutorID
 		PID         int64
@@ -76,8 +77,15 @@ type (
 		Executor comms.ExecutorID
 		Msg      comms.Message
 	}
+	// Attach: a program has said Hello with a session. Admit or Refuse answers, perhaps later.
+	Attach struct {
+		Key     uint64 // the driver's number of the link
+		Session comms.JobID
+		Output  bool // as in Hello
+	}
 	// ExecutorBroken: the link broke or was malformed. The core answers with
-	// Kill; ExecutorDead must follow.
+	// Kill; ExecutorDead must follow. Of a program that was admitted it tells the end of the
+	// link, whoever ended it; Dismiss or Kill answers.
 	ExecutorBroken struct {
 		Executor comms.ExecutorID
 		Why      string
@@ -228,6 +236,7 @@ func (ControllerUp) event()   {}
 func (ControllerDown) event() {}
 func (FromController) event() {}
 func (Spawned) event()        {}
+func (Attach) event()         {}
 func (FromExecutor) event()   {}
 func (ExecutorBroken) event() {}
 func (ExecutorDead) event()   {}
@@ -359,11 +368,24 @@ type (
 		Dir      string
 		Devices  []string
 	}
-	// Kill ends an executor's whole process tree with SIGKILL. Answer ExecutorDead.
+	// Kill ends an executor's whole process tree with SIGKILL. Answer ExecutorDead. Of a program
+	// it ends the link, with ExecutorBroken; ExecutorDead follows when the program's process has ended.
 	Kill struct {
 		Executor comms.ExecutorID
 		Why      string
 	}
+	// Admit makes the program of an Attach an executor. Answer Spawned.
+	Admit struct {
+		Key      uint64
+		Executor comms.ExecutorID
+	}
+	// Refuse ends the link of an Attach.
+	Refuse struct {
+		Key uint64
+		Why string
+	}
+	// Dismiss: a program that was admitted has nothing any more. Its end does not matter.
+	Dismiss struct{ Executor comms.ExecutorID }
 	// LeasePorts asks for N ports of this host for the members of a gang. Answer PortsLeased.
 	LeasePorts struct {
 		ID uint64
@@ -426,6 +448,9 @@ func (NotHere) action()      {}
 func (Withdraw) action()     {}
 func (Spawn) action()        {}
 func (Kill) action()         {}
+func (Admit) action()        {}
+func (Refuse) action()       {}
+func (Dismiss) action()      {}
 func (LeasePorts) action()   {}
 func (ReturnPorts) action()  {}
 func (BuildEnv) action()     {}

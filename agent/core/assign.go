@@ -175,6 +175,7 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 	c.beginGangs(j, m.Memory)
 	j.wanted = exportsOf(g)
 	j.newSlots()
+	c.newSession(j)
 	return j
 }
 

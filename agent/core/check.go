@@ -55,6 +55,9 @@ func (c *Core) Check() error {
 	if err := c.checkCalls(); err != nil {
 		return err
 	}
+	if err := c.checkSessions(); err != nil {
+		return err
+	}
 	if err := c.checkTurns(); err != nil {
 		return err
 	}
@@ -457,7 +460,7 @@ func checkLine(cl *class) error {
 		return fmt.Errorf("%d tasks are ready, counted %d", cl.size, size)
 	}
 	if q == nil {
-		if cl.rows.Len() > 0 && !cl.offered && !j.held && j.stopped == nil && cl.env.state == envReady {
+		if cl.rows.Len() > 0 && !cl.offered && !j.session && !j.held && j.stopped == nil && cl.env.state == envReady {
 			return fmt.Errorf("%d ready tasks stand in no line", cl.rows.Len())
 		}
 		return nil

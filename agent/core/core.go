@@ -43,6 +43,12 @@ type Core struct {
 	lastExec comms.ExecutorID
 	wanting  []*pool // that miss executors, in the order in which this pass found that
 
+	// Programs that open sessions.
+	programs  pool                           // those that were admitted
+	visitors  []visitor                      // those that wait for their session
+	sessions  []*session                     // that have not ended, or have a program
+	lingering map[comms.ExecutorID]*executor // whose links have ended, and which still have memory
+
 	gangs           []*gang      // that could start, in the order of their turns
 	spans           []*gang      // of which the controller is told how far they are
 	reservation     *reservation // what is held back for the first; nil when there is none
@@ -143,7 +149,8 @@ func New(cfg Config) *Core {
 		byJob: map[comms.JobID]*job{}, tenants: map[string]*tenant{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]rowRef{}, loans: map[ledger.Key]*loan{},
-		segs: map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent}, lastExec: cfg.LastExecutor,
+		lingering: map[comms.ExecutorID]*executor{},
+		segs:      map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent}, lastExec: cfg.LastExecutor,
 	}
 	c.pool(poolKey{dir: cfg.Dir}).warm = cfg.Warm
 	c.adopt(cfg.Segments, cfg.Adopted)
@@ -234,6 +241,8 @@ func (c *Core) handle(ev Event) {
 		c.fromController(ev)
 	case Spawned:
 		c.spawned(ev)
+	case Attach:
+		c.attach(ev)
 	case FromExecutor:
 		c.fromExecutor(ev)
 	case ExecutorBroken:

@@ -166,6 +166,9 @@ func (c *Core) unstick() {
 		return // the controller says when what it holds moves
 	}
 	for _, ex := range c.execs {
+		if ex.session != nil {
+			continue // it waits for what it has called, or computes without a core of ours
+		}
 		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
 			return
 		}

@@ -75,6 +75,8 @@ func describeEnd(e *comms.CallEnd) string {
 
 func describeMessage(m comms.Message) string {
 	switch m := m.(type) {
+	case *comms.Stop:
+		return fmt.Sprintf("stop{Now:%v}", m.Now)
 	case *comms.LoadReport:
 		s := fmt.Sprintf("backlog: free %d, busy %.3fs", m.Free, m.Busy)
 		for _, j := range m.Jobs {

@@ -68,6 +68,7 @@
 //	reservation  resources that are held back for the first gang
 //	multihost    multi-host gangs
 //	alone        the messages for one task without an agent (agent/foreground)
+//	sessions     programs that run the task of a session by themselves
 //
 // Datasets:
 //
@@ -136,6 +137,9 @@
 //
 // Memory of executors. Leases and pins end with the report that ends their use, or with
 // ExecutorDead. They never end with a broken link or with Kill.
+//
+// Sessions. A program that opens a session is an executor for its run alone. It has no cpu
+// and counts against no limit. It is admitted once; the end of its link ends the session.
 //
 // References. A dataset has a reference for each consumer whose end is not committed. The
 // agent frees it with the last reference unless the job keeps it. The first publication

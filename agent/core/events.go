@@ -119,7 +119,7 @@ func (c *Core) controllerUp(resumed bool) {
 		c.emit(ToController{&comms.Register{
 			Agent: c.cfg.Agent, Incarnation: c.cfg.Incarnation, Addresses: slices.Clone(c.cfg.Addresses),
 			Total: c.cfg.Total, BootID: c.cfg.BootID, LastEvent: c.ctl.last, Takes: c.cfg.ForwardAfter > 0, Gathers: true,
-			Platform: c.cfg.Platform, Store: c.cfg.Memory,
+			Platform: c.cfg.Platform, Store: c.cfg.Memory, Sessions: c.cfg.Sessions,
 		}})
 		c.unasked()
 		for _, j := range c.jobs {

@@ -54,7 +54,8 @@ type executor struct {
 	load    float64 // predicted seconds of the queue
 	heard   time.Time
 	turn    time.Time // since when queue[0] is the first: it began then at the earliest
-	crew    bool      // kept for a gang: it gets nothing else
+	crew    bool      // kept for a gang, or a program: it gets nothing else
+	session *session  // of the program that it is; nil of a process that the agent started
 	idle    time.Time // since when the queue is empty
 	kinds   map[uint32]bool
 	closing []uint32          // kinds that it may forget, when it is told something else
@@ -224,12 +225,12 @@ func (c *Core) environmentFailed(cl *class, why string) {
 	}
 }
 
-// counted tells how many executors stand against the limit: all but the dying
+// counted tells how many executors stand against the limit: all but programs, the dying
 // and those whose generator is held back, which must not keep its consumers from running.
 func (c *Core) counted() int {
 	n := 0
 	for _, ex := range c.execs {
-		if !ex.held() && ex.state != exKilled && ex.state != exStopping {
+		if !ex.held() && ex.session == nil && ex.state != exKilled && ex.state != exStopping {
 			n++
 		}
 	}
@@ -336,6 +337,10 @@ func (c *Core) spawned(ev Spawned) {
 	if ex == nil {
 		return
 	}
+	if ex.session != nil {
+		c.admitted(ex, ev)
+		return
+	}
 	if ev.Err != "" {
 		c.removeExecutor(ex)
 		c.startFailed(ex.pool, ev.Err)
@@ -397,7 +402,11 @@ func (c *Core) helloExecutor(ex *executor, m *comms.Hello) {
 }
 
 func (c *Core) executorBroken(ev ExecutorBroken) {
-	if ex := c.byExec[ev.Executor]; ex != nil {
+	switch ex := c.byExec[ev.Executor]; {
+	case ex == nil:
+	case ex.session != nil:
+		c.programGone(ex, ev.Why)
+	default:
 		c.kill(ex, ev.Why)
 	}
 }

@@ -22,7 +22,7 @@ func (c *Core) cancel(r *run, text string) {
 	c.unfold(r)
 	r.abort = &comms.TaskError{Kind: comms.ErrorCancelled, Message: text}
 	r.halted = r.job.stopped != nil
-	r.deadline = c.now.Add(3 * grace)
+	r.deadline = c.now.Add(r.patience())
 	c.emit(ToExecutor{r.ex.id, &comms.Cancel{Run: r.id, Why: comms.ErrorCancelled, Text: text, Grace: int64(grace)}})
 }
 
@@ -285,6 +285,10 @@ func (c *Core) setTimer() {
 // ended but could not say so.
 func (c *Core) executorDead(ev ExecutorDead) {
 	ex := c.byExec[ev.Executor]
+	if c.lingering[ev.Executor] != nil || ex != nil && ex.session != nil {
+		c.programDead(ev)
+		return
+	}
 	if ex == nil {
 		return
 	}

@@ -37,8 +37,11 @@ func registryMismatch(want []comms.FuncSig, have dag.Functions) string {
 	return strings.Join(diff, "; ")
 }
 
-// universal tells whether each executor can run the group's tasks: commands and inputs.
-func (gs *groupState) universal() bool { return gs.group.Run.Command != nil || gs.group.IsInput() }
+// universal tells whether each executor can run the group's tasks: commands and inputs; those
+// of a session its program can.
+func (gs *groupState) universal() bool {
+	return gs.group.Run.Command != nil || gs.group.IsInput() || gs.group.IsSession()
+}
 
 // usable tells why a group's tasks cannot run in a pool's executors; "" when
 // they can. It is asked when an executor of the pool is up.

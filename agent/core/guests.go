@@ -513,6 +513,7 @@ func (c *Core) log(j *job, stream uint8, text []byte) {
 	root, t := j.root()
 	g := root.guestOf()
 	if g == nil {
+		c.echo(root, stream, text)
 		c.emit(AppendLog{Job: root.id, Task: root.taskName(t), Attempt: comms.Try(root.at(t).attempt), Stream: stream, Text: text})
 		return
 	}

@@ -98,6 +98,7 @@ type job struct {
 	held     bool
 	stopped  *stop    // nothing more starts; nil while it goes on
 	dropped  bool     // forgotten: gone as soon as nothing runs
+	session  bool     // a program runs its task
 	call     *call    // what makes it a guest, or a dataset that guests read; nil: it is none
 	dyn      *dynamic // its tasks, when they are the calls of a task; nil: they are a graph's
 	depth    int      // of calls

@@ -97,7 +97,9 @@ func (c *Core) enlist() {
 		case envFailed:
 			c.environmentFailed(cl, cl.env.err)
 		case envReady:
-			c.join(cl)
+			if !cl.job.session { // else its program takes it
+				c.join(cl)
+			}
 		}
 	}
 	c.offered = nil

@@ -55,7 +55,7 @@ func (c *Core) tellFlows() []comms.Flow {
 func (c *Core) load() *comms.Load {
 	l := &comms.Load{Waiting: uint64(c.waiting()), Seconds: c.seconds.value, Bandwidth: c.bandwidth.value}
 	for _, ex := range c.execs {
-		if len(ex.queue) > 0 && !ex.held() {
+		if len(ex.queue) > 0 && !ex.held() && ex.session == nil {
 			l.Running++
 		}
 	}

@@ -45,6 +45,7 @@ func (c *Core) schedule() {
 	if yielded {
 		c.startGangs()
 	}
+	c.serveSessions()
 	c.forwardCalls()
 	c.spawnWanted()
 	c.reclaimRuns()

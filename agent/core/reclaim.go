@@ -127,7 +127,7 @@ func (c *Core) squeeze() {
 	}
 	c.withdrawIdle()
 	for _, ex := range c.execs {
-		if ex.state == exUp && len(ex.queue) == 0 && len(ex.leases) > 0 {
+		if ex.state == exUp && len(ex.queue) == 0 && len(ex.leases) > 0 && ex.session == nil {
 			c.stopExecutor(ex)
 			continue
 		}

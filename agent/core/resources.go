@@ -41,8 +41,11 @@ func (c *Core) need(r dag.Resources) (need amounts, unfit string) {
 	if whole := (r.GPU + wholeDevice - 1) / wholeDevice * wholeDevice; r.GPU > wholeDevice {
 		need[resGPU] = whole // graphs of older builds may ask for more than one and a part
 	}
-	if r.CPU == 0 {
+	switch r.CPU {
+	case 0:
 		need[resCPU] = min(1000, c.total[resCPU])
+	case dag.NoCPU:
+		need[resCPU] = 0
 	}
 	known := 0
 	for i, t := range c.cfg.Total.Custom {

@@ -129,6 +129,15 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.step(ControllerDown{})
 	case "assign":
 		return s.assign(d, named)
+	case "session": // JOB, assigned; attempt=N
+		g, err := dag.NewSession("session work", "a1")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		m := &comms.Assign{Job: comms.JobID{byte(number(w[0]))}, Epoch: 1, Dir: "/job", Attempts: []uint32{uint32(number(cmp.Or(named["attempt"], "1")))}, Run: []comms.Range{{}}}
+		return s.step(FromController{Msg: m, Graph: g})
+	case "program": // KEY says Hello with session JOB; output
+		return s.step(Attach{Key: uint64(number(w[0])), Session: comms.JobID{byte(number(w[1]))}, Output: len(w) > 2})
 	case "steer":
 		actions := map[string]comms.SteerAction{"cancel": comms.SteerCancel, "hold": comms.SteerHold, "release": comms.SteerRelease, "forget": comms.SteerForget}
 		if ranks, ok := named["rank"]; ok {

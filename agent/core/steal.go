@@ -123,7 +123,7 @@ func (c *Core) backlog() (m *comms.LoadReport, grows time.Duration) {
 // nothing is known half is done.
 func (c *Core) busyFor() (seconds float64, age time.Duration) {
 	for _, ex := range c.execs {
-		if len(ex.queue) == 0 || ex.state != exUp || ex.held() {
+		if len(ex.queue) == 0 || ex.state != exUp || ex.held() || ex.session != nil {
 			continue
 		}
 		left := ex.load
@@ -142,7 +142,7 @@ func (c *Core) busyFor() (seconds float64, age time.Duration) {
 // stealable tells whether ready tasks of a class could run elsewhere. Calls run where
 // their caller does.
 func (j *job) stealable(cl *class) bool {
-	return cl.size > 0 && !cl.generator && !j.held && j.stopped == nil && !j.adopted && !j.dynamic()
+	return cl.size > 0 && !cl.generator && !j.session && !j.held && j.stopped == nil && !j.adopted && !j.dynamic()
 }
 
 // secondsOf predicts how many core seconds the ready tasks of a class take.

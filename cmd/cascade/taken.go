@@ -78,10 +78,7 @@ type takers struct {
 
 // coresOf is how many thousandths of a core a task takes.
 func coresOf(grp *dag.Group) int64 {
-	if grp.Resources.CPU == 0 {
-		return 1000
-	}
-	return grp.Resources.CPU
+	return grp.Resources.Cores()
 }
 
 // takenText says that others have all cores, "" when an agent has enough for some task of the graph.

@@ -27,6 +27,7 @@ type agent struct {
 	building map[buildKey]int64 // when it began to build what is not there yet
 	takes    bool               // it runs calls of other agents
 	gathers  bool               // it starts members of gangs together with other agents
+	sessions string             // where programs of its host open sessions
 	store    int64              // bytes that it has for datasets; 0 unknown
 }
 
@@ -90,7 +91,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 	a.row = records.Agent{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID,
 		Seen: c.now.UnixNano(), Platform: m.Platform}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
-	a.takes, a.gathers, a.store = m.Takes, m.Gathers, m.Store
+	a.takes, a.gathers, a.store, a.sessions = m.Takes, m.Gathers, m.Store, m.Sessions
 	c.changed()
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.unasked(a)
@@ -342,6 +343,8 @@ func (c *Core) goOn(j *job) {
 		if j.stopped() {
 			c.endUnassigned(j)
 		}
+	case j.losesSession():
+		c.loseSession(j)
 	case slices.ContainsFunc(j.parts, func(p *part) bool { return c.here(p) != nil }), c.choose(j, j.graph) != nil, c.shareable(j), j.fails():
 		c.recover(j, "", false)
 	}

@@ -89,6 +89,24 @@ func (c *Core) fail(j *job, t dag.TaskIndex) {
 	c.stopAgents(j)
 }
 
+// losesSession tells whether a job is a session whose agent is gone and that goes on so far.
+func (j *job) losesSession() bool {
+	return j.graph.IsSession() && j.anyGone() && j.rec.Cancel == "" && j.stage == stageActive
+}
+
+// loseSession ends a session whose agent is lost, or has another process: its program is
+// attached to none, and no other can take its place.
+func (c *Core) loseSession(j *job) {
+	name := j.graph.TaskName(0)
+	j.rec.Fails, j.rec.Cancel = true, "the agent of the session has ended"
+	if j.rec.Error == nil {
+		j.rec.Error = &comms.TaskError{Kind: comms.ErrorCrash, Task: name, Agent: j.rec.Agent, Message: "the agent to which its program was attached has ended"}
+	}
+	c.giveUp(j)
+	c.storeRow(j)
+	c.stopAgents(j)
+}
+
 // outcome is the phase in which a job ends. A failure is tolerated where
 // dag.Graph.MayFail says so, as long as every export is there; a job without
 // exports is there for its sinks.

@@ -22,6 +22,10 @@ func (c *Core) recover(j *job, near string, asked bool) {
 		c.endUnassigned(j) // nothing of it runs any more
 		return
 	}
+	if j.losesSession() {
+		c.loseSession(j)
+		return
+	}
 	r := &recovery{near: near, asked: asked, owed: true}
 	if old := j.recovering; old != nil {
 		r.rerun, r.why, r.reason, r.link, r.req, r.ended = old.rerun, old.why, old.reason, old.link, old.req, old.ended

@@ -27,6 +27,9 @@ func (w *world) up(d *datadriven.TestData, who string) {
 		total.Devices = append(total.Devices, comms.Device{Name: strconv.Itoa(i), Memory: int64(number(gib)) << 30})
 		total.GPU += 1000
 	}
+	if has(d, "sessions") {
+		total.Custom = []comms.Amount{{Name: dag.AgentResource(who), N: 1e12}}
+	}
 	w.step(Received{w.next, &comms.Register{Agent: who, Incarnation: inc, Total: total,
 		Takes: !has(d, "old"), Gathers: !has(d, "old"), Platform: arg(d, "platform", ""), Store: int64(number(arg(d, "store", "0"))) << 20, Addresses: []string{"ipc:///" + who}}})
 	for _, line := range strings.Split(strings.TrimSpace(d.Input), "\n") {

@@ -266,8 +266,16 @@ func (ps *packings) know(p *packed) {
 
 // ownFunctions are the functions of this program that a graph runs. Others may
 // differ between this program and the executors: the job does not need them.
+//
+// Those that a session calls are known when it does: all of them are its own.
 func ownFunctions(g *dag.Graph) map[string]bool {
 	used := map[string]bool{}
+	if g.IsSession() {
+		for _, name := range executor.Default.Names() {
+			used[name] = true
+		}
+		return used
+	}
 	for i := range g.Groups {
 		if r := &g.Groups[i].Run; (r.Environment == "" || r.Environment == dag.ProgramEnvironment) && r.Function != "" && !g.Groups[i].IsInput() {
 			used[r.Function] = true

@@ -12,8 +12,12 @@ import (
 	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
-// The test binary is the executor of the tests' jobs.
+// The test binary is the executor of the tests' jobs, and the program of their sessions.
 func TestMain(m *testing.M) {
+	if address := os.Getenv(sessionVar); address != "" {
+		cascade.Main()
+		os.Exit(sessionProgram(address))
+	}
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

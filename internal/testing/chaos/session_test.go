@@ -1,0 +1,165 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/comms"
+)
+
+// sessionVar in the environment of the test binary makes it a program that opens a session
+// at this address.
+const sessionVar = "CASCADE_CHAOS_SESSION"
+
+// sessionProgram opens a session, calls a function that does not end, and says how that ended.
+func sessionProgram(address string) int {
+	ctx := context.Background()
+	fail := func(err error) int {
+		fmt.Println("failed:", err)
+		return 1
+	}
+	c, err := cascade.Dial(ctx, address, cascade.WithPatience(patience))
+	if err != nil {
+		return fail(err)
+	}
+	defer c.Close()
+	if err := c.Ready(ctx, 1); err != nil {
+		return fail(err)
+	}
+	s, err := c.Session(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Printf("session %s.\n", s.ID())
+	values := cascade.Array[float64]{Shape: []int{30_000}, Data: make([]float64, 30_000)} // it goes through memory that is leased
+	if _, err := stepTask.Go(s.Context(), cascade.Val(values), cascade.Val(stepSettings{})).Get(s.Context()); err != nil {
+		return fail(err)
+	}
+	_, err = badTask.Go(s.Context(), cascade.Val(badSettings{"forever"})).Get(s.Context())
+	fmt.Printf("the call ended, the session is lost: %v: %v\n", errors.Is(err, cascade.ErrSessionLost), err)
+	fmt.Printf("close, the session is lost: %v\n", errors.Is(s.Close(ctx), cascade.ErrSessionLost))
+	return 0
+}
+
+// session starts a program that has opened a session and called a function, which runs.
+// It returns the session, and the descriptor of the process that runs the function.
+func session(t *testing.T, h *Host) (p *Process, id comms.JobID, runs int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := h.Journal.Len()
+	p = h.startWith(append(h.Env, sessionVar+"="+h.Address()), "program", self)
+	h.Journal.AwaitLen(from + 3) // start and end of the first call, start of the second
+	_, text, _ := strings.Cut(p.Output(), "session ")
+	text, _, _ = strings.Cut(text, ".")
+	if id, err = comms.ParseJobID(text); err != nil {
+		t.Fatalf("the program has opened no session: %v\n%s", err, p.Output())
+	}
+	line := h.Journal.Lines(from)[2]
+	fd, err := unix.PidfdOpen(line.PID, 0)
+	if err != nil {
+		t.Fatalf("find the process that runs what was called: %v", err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return p, id, fd
+}
+
+// awaitEnd waits until the process of a descriptor has ended.
+func awaitEnd(t *testing.T, fd int) {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, int(patience/time.Millisecond))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n == 0 || err != nil {
+			t.Fatalf("the process that runs what was called lives on: %v", err)
+		}
+		return
+	}
+}
+
+// sessionEnd waits for the end of a session's job.
+func sessionEnd(t *testing.T, c *cascade.Client, id comms.JobID) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := c.Job(id).Wait(ctx)
+	if ctx.Err() != nil {
+		t.Fatalf("session %s has not ended: %v", id, err)
+	}
+	return err
+}
+
+// The program of a session is killed: its job fails, and the process ends that runs what
+// it had called and does not look at its context.
+func TestSessionProgramKilled(t *testing.T) {
+	t.Parallel()
+	h := New(t)
+	h.Controller()
+	h.Agent()
+	c := h.ReadyClient(1)
+	p, id, runs := session(t, h)
+	p.Kill()
+	if err := sessionEnd(t, c, id); err == nil || !strings.Contains(err.Error(), "its program has ended") {
+		t.Errorf("the job of the session ended with: %v", err)
+	}
+	awaitEnd(t, runs)
+	next, id, _ := session(t, h) // the agent takes others
+	next.Kill()
+	if err := sessionEnd(t, c, id); err == nil {
+		t.Error("the job of the next session ended well")
+	}
+}
+
+// The agent of a session is killed: the program learns that the session is lost, and its
+// job ends.
+func TestSessionAgentKilled(t *testing.T) {
+	t.Parallel()
+	h := New(t)
+	h.Controller()
+	agent := h.Agent()
+	c := h.ReadyClient(1)
+	p, id, runs := session(t, h)
+	agent.Kill()
+	p.Await("the call ended, the session is lost: true")
+	p.Await("close, the session is lost: true")
+	if code := p.Wait(); code != 0 {
+		t.Errorf("the program ended with %d:\n%s", code, p.Output())
+	}
+	awaitEnd(t, runs)
+	h.Agent()
+	if err := sessionEnd(t, c, id); err == nil {
+		t.Error("the job of the lost session ended well")
+	}
+}
+
+// Program and agent are killed together: the session ends when the next agent comes.
+func TestSessionBothKilled(t *testing.T) {
+	t.Parallel()
+	h := New(t)
+	h.Controller()
+	agent := h.Agent()
+	c := h.ReadyClient(1)
+	p, id, runs := session(t, h)
+	p.Kill()
+	agent.Kill()
+	awaitEnd(t, runs)
+	h.Agent()
+	if err := sessionEnd(t, c, id); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("the job of the session ended with: %v", err)
+	}
+}
