@@ -286,11 +286,11 @@ outputs: [all]
 	}
 }
 
-// The rows of agents name the resources that a host has, its own among them.
+// The rows of agents name the resources that a host has, and those that stand for host and agent.
 func TestAgentResources(t *testing.T) {
 	c := cascadetest.Start(t, cascade.WithResource("licence", 2))
 	rows, err := cascade.Rows[comms.AgentRow](t.Context(), c.Client, comms.QueryAgents, comms.JobID{}, "")
-	if err != nil || len(rows) != 1 || len(rows[0].Resources) != 2 || rows[0].Resources["licence"] != 2 {
+	if err != nil || len(rows) != 1 || len(rows[0].Resources) != 3 || rows[0].Resources["agent-local"] == 0 || rows[0].Resources["licence"] != 2 {
 		t.Errorf("agents %+v, %v", rows, err)
 	}
 }

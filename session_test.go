@@ -201,7 +201,8 @@ func TestSessionRefused(t *testing.T) {
 
 // TestSessionLost has the cluster end under a session.
 func TestSessionLost(t *testing.T) {
-	c, err := cascade.Local(t.Context(), cascade.WithState(t.TempDir()))
+	state := cascade.WithState(t.TempDir())
+	c, err := cascade.Local(t.Context(), state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +215,17 @@ func TestSessionLost(t *testing.T) {
 		if !errors.Is(err, cascade.ErrSessionLost) {
 			t.Errorf("%s of a lost session: %v", what, err)
 		}
+	}
+	next, err := cascade.Local(t.Context(), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed *cascade.JobError
+	if _, err := next.Job(s.ID()).Wait(t.Context()); !errors.As(err, &failed) || failed.Phase != comms.JobFailed {
+		t.Errorf("in the next cluster the job of the lost session: %v", err)
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -31,6 +31,8 @@ type worker struct {
 	ends   []comms.Usage  // of runs from first on, which have succeeded, to be told together
 	first  comms.RunID
 
+	program bool // it opened a session
+
 	devices []string // that it sees
 	share   int64    // of each, as its first task said; 0: it had none
 	memory  int64    // of each, as its tasks said
@@ -152,6 +154,10 @@ func (x *worker) act() {
 	}
 	if x.cancel != nil {
 		x.fail(x.cancel.Why, x.cancel.Text)
+		return
+	}
+	if x.program {
+		x.session()
 		return
 	}
 	switch p := w.pick(1000, "fate"); {
@@ -321,6 +327,10 @@ func (x *worker) end(ev ExecutorDead) {
 	ev.Executor = x.id
 	if x.cur != nil {
 		ev.Run = x.cur.ID
+	}
+	if x.program {
+		x.leave(ev)
+		return
 	}
 	x.w.post(ev)
 }

@@ -121,6 +121,8 @@ func (w *world) perform(a Action) {
 		if x := w.worker(a.Executor); x != nil {
 			x.die("killed: " + a.Why)
 		}
+	case Admit:
+		w.admit(a)
 	case BuildEnv:
 		w.post(EnvReady{Job: a.Job, Name: a.Env.Name, Commands: a.Commands, Key: "env-" + a.Env.Name})
 	case Memory:

@@ -186,6 +186,8 @@ class Hello(NamedTuple):
     build: str = ""
     language: str = ""
     functions: Sequence[tuple[str, str]] = ()
+    session: bytes = bytes(16)
+    output: bool = False
 
 
 class Welcome(NamedTuple):
@@ -297,6 +299,7 @@ class Stop(NamedTuple):
     """Asks an executor to end."""
 
     now: bool = False
+    why: str = ""
 
 
 class CallIn(NamedTuple):
