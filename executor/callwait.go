@@ -167,6 +167,7 @@ func (r *run) releaseViews(s *callState) {
 	s.reads = nil
 	c.mu.Unlock()
 	for _, rd := range reads {
+		rd.once.Do(func() {})
 		r.mem.release(rd.bytes)
 	}
 }
