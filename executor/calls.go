@@ -204,6 +204,13 @@ func (f *Func) callable(args []any) error {
 					return fmt.Errorf("argument %s[%d] %w", p.Name, k, err)
 				}
 			}
+		case p.List != nil:
+			if err := fits(args[i], p.List.list); err != nil {
+				return fmt.Errorf("argument %s %w", p.Name, err)
+			}
+			if future != nil {
+				return fmt.Errorf("argument %s is one future of a whole list: give a future for each of its elements", p.Name)
+			}
 		default:
 			if err := fits(args[i], p.Type); err != nil {
 				return fmt.Errorf("argument %s %w", p.Name, err)

@@ -392,10 +392,11 @@ func TestArgumentsOfCalls(t *testing.T) {
 		s.goes(ctx, "total", Items{one, 6, put, rest, in})
 		s.goes(ctx, "total", Items{})
 		last := s.goes(ctx, "scaled", []float64{1}, scale{Factor: 2}).Output(0)
+		_, err4 := s.goes(ctx, "total", ListOf("a")).Output(0).Get(ctx)
 		_, err = s.goes(ctx, "total", Items{1, "two"}).Output(0).Get(ctx)
 		_, err2 := s.goes(ctx, "scaled", []float64{1}, one).Output(0).Get(ctx)
 		_, err3 := s.goes(ctx, "double", FailedFuture(errOdd)).Output(0).Get(ctx)
-		return errors.Join(wantError(err, "argument l[1] is of type string"), wantError(err2, "parameters are given"), wantError(err3, "odd number"), wantValue(ctx, last, []float64{2}))
+		return errors.Join(wantError(err, "argument l[1] is of type string"), wantError(err2, "parameters are given"), wantError(err4, "executor.List[string]"), wantError(err3, "odd number"), wantValue(ctx, last, []float64{2}))
 	})
 	items, _ := s.items(7)
 	type src struct {
