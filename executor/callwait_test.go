@@ -45,6 +45,7 @@ func TestEndsOutOfOrder(t *testing.T) {
 // TestWait takes those that end first, in the order in which they do, and what has ended
 // at a deadline.
 func TestWait(t *testing.T) {
+	passed := make(chan struct{})
 	s := startCaller(t, func(ctx context.Context, s *callScript) error {
 		fs := s.doubles(ctx, 4)
 		fs = append(fs, FailedFuture(errOdd))
@@ -59,9 +60,11 @@ func TestWait(t *testing.T) {
 		}
 		stopped, stop := context.WithCancelCause(ctx)
 		stop(errOdd)
+		defer stop(nil)
 		if ready, err = Wait(stopped, fs, 5); !errors.Is(err, errOdd) || len(ready) != 3 {
 			return fmt.Errorf("of a context that ended %v, %w", ready, errors.Join(err))
 		}
+		close(passed)
 		ready, err = Wait(ctx, fs, 9)
 		if err != nil || !slices.Equal(ready, []int{4, 3, 1, 0, 2}) {
 			return fmt.Errorf("at last %v, %w", ready, errors.Join(err))
@@ -77,7 +80,8 @@ func TestWait(t *testing.T) {
 	}
 	s.ends(s.returns(at(3), 6), failure(at(1), "no"))
 	s.goOn(1)
-	s.waits(2) // its deadline passes; the same wait serves those after it
+	s.waits(2)
+	<-passed // its deadline; the same wait serves those after it
 	s.ends(s.returns(at(0), 0), s.returns(at(2), 4))
 	s.goOn(2)
 	s.finish()

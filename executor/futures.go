@@ -139,14 +139,14 @@ func (f *Future) Get(ctx context.Context) (any, error) {
 	s := f.call.state
 	c := s.run.called()
 	c.mu.Lock()
-	v, put, released := s.value, s.put, s.released
+	v, put, released, ended := s.value, s.put, s.released, s.end != nil
 	c.mu.Unlock()
 	switch {
 	case released:
 		return nil, errReleased
 	case put:
 		return v, nil
-	case f.of == ofCall:
+	case f.of == ofCall && !ended:
 		if err := s.run.await(ctx, []*callState{s}, 1, false); err != nil {
 			return nil, err
 		}
