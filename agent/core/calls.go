@@ -533,8 +533,8 @@ func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
 	}
 }
 
-// dropCall notes that a run needs a call no more. What another run of its task would meet
-// stays, when it is small; a caller that is not tried again needs none of it.
+// dropCall notes that a run needs a call no more. Results that another run of its task would meet
+// stay, when they are small; a caller that is not tried again needs none of it.
 func (c *Core) dropCall(r *run, at rowRef) {
 	w, by := at.row(), r.caller
 	by.endReads(c, at)
