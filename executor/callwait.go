@@ -119,10 +119,10 @@ func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, e
 	return false, nil
 }
 
-// bring has a dataset of a call brought into memory, where it stays until the run ends or
-// the call is dropped. With keep, only Release drops it: a value lies in that memory.
-func (r *run) bring(ctx context.Context, s *callState, k readKey, keep bool) (comms.Desc, []byte, error) {
-	c, w := r.called(), newWaiter()
+// ask asks the agent for a dataset of a call in memory, once. With keep, only Release drops
+// the call: a value will lie in that memory. w waits for it.
+func (r *run) ask(s *callState, k readKey, keep bool, w *waiter) *readState {
+	c := r.called()
 	c.mu.Lock()
 	rd := s.reads[k]
 	fresh := rd == nil
@@ -133,8 +133,9 @@ func (r *run) bring(ctx context.Context, s *callState, k readKey, keep bool) (co
 		}
 		s.reads[k] = rd
 	}
-	if rd.sets = append(rd.sets, w); s.released {
-		w.released = true
+	if w != nil {
+		rd.sets = append(rd.sets, w)
+		w.released = s.released
 	}
 	s.pinned = s.pinned || keep
 	c.mu.Unlock()
@@ -142,6 +143,14 @@ func (r *run) bring(ctx context.Context, s *callState, k readKey, keep bool) (co
 		r.flushCalls()
 		r.exec.out.send(&comms.CallRead{Run: r.ID, Ref: s.ref, Output: k.output, Element: k.element})
 	}
+	return rd
+}
+
+// bring has a dataset of a call brought into memory, where it stays until the run ends or
+// the call is dropped.
+func (r *run) bring(ctx context.Context, s *callState, k readKey, keep bool) (comms.Desc, []byte, error) {
+	c, w := r.called(), newWaiter()
+	rd := r.ask(s, k, keep, w)
 	err := r.block(ctx, w, nil, func() bool { return rd.done })
 	c.mu.Lock()
 	rd.sets = slices.DeleteFunc(rd.sets, func(o *waiter) bool { return o == w })

@@ -9,10 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/shm/ledger"
 )
 
 // doubles calls double for 0 to n-1.
@@ -349,94 +347,6 @@ func TestGarbageIsDropped(t *testing.T) {
 	s.waits(1)
 	s.ends(s.returns(at(2), 4), s.returns(at(3), 1, 3))
 	s.goOn(1)
-	s.finish()
-}
-
-// TestReadResult reads a large result in shared memory, which stays while the future is
-// garbage, until it is released.
-func TestReadResult(t *testing.T) {
-	read, released := make(chan struct{}), make(chan struct{})
-	s, store := startCallerWithStore(t, func(ctx context.Context, s *callScript) error {
-		f := s.goes(ctx, "ramp", big).Output(0)
-		v, err := f.Get(ctx)
-		if err != nil {
-			return err
-		}
-		again, err := f.Get(ctx) // without asking again
-		if err != nil {
-			return err
-		}
-		x, y := v.([]float64), again.([]float64)
-		if len(x) != big || &x[0] != &y[0] {
-			return fmt.Errorf("%d numbers, or not the same", len(x))
-		}
-		if _, ok := s.exec.current.inputAt(uintptr(unsafe.Pointer(&x[0]))); !ok {
-			return errors.New("the result of a call is not known by its address")
-		}
-		c := f.call
-		runtime.GC()
-		f = nil
-		runtime.GC()
-		if x[big-1] != big-1 {
-			return errors.New("the numbers have changed")
-		}
-		close(read)
-		<-released
-		Release(&c.first)
-		Release(&c.first)
-		_, err = c.Output(0).Get(ctx)
-		_, err2 := s.goes(ctx, "scaled", &c.first, scale{}).Output(0).Get(ctx)
-		return errors.Join(wantError(err, "released"), wantError(err2, "released"), wantValue(ctx, s.doubles(ctx, 1)[0], 0))
-	})
-	s.items(1)
-	s.waits(1)
-	d := s.desc(ramp(big), 0, 0)
-	far := d
-	far.Place = comms.Place{Kind: comms.PlaceAgent, Where: "host"}
-	s.ends(comms.CallEnd{Ref: at(0), Outputs: []comms.Desc{far}})
-	s.goOn(1)
-	if m := next[*comms.CallRead](s); m.Ref != at(0) || m.Output != 0 {
-		t.Errorf("%+v", m)
-	}
-	s.waits(2)
-	here := store.put(s.fakeAgent, ledger.File, d)
-	s.ends(comms.CallEnd{Ref: at(0), Outputs: []comms.Desc{here}, Read: true})
-	s.goOn(2)
-	<-read
-	close(released)
-	s.items(1)
-	if m := next[*comms.CallDrop](s); !slices.Equal(m.Refs, []comms.CallRef{at(0)}) || m.Cancel {
-		t.Errorf("%+v", m)
-	}
-	s.waits(3)
-	s.ends(s.returns(at(1), 0))
-	s.goOn(3)
-	s.finish()
-}
-
-// TestReadFails is told that a result cannot be had, asks again, and gets it.
-func TestReadFails(t *testing.T) {
-	s := startCaller(t, func(ctx context.Context, s *callScript) error {
-		c := s.goes(ctx, "quarters", 7)
-		_, err := c.Output(1).Get(ctx)
-		return errors.Join(wantError(err, "no room"), wantValue(ctx, c.Output(1), 3))
-	})
-	s.waits(1)
-	e := s.returns(at(0), 1, 3)
-	e.Outputs[1].Place = comms.Place{Kind: comms.PlaceAgent}
-	s.ends(e)
-	s.goOn(1)
-	next[*comms.CallRead](s)
-	s.waits(2)
-	none := failure(at(0), "no room")
-	none.Read, none.Outputs = true, []comms.Desc{{Ref: comms.DatasetRef{Output: 1}}}
-	s.ends(none)
-	s.goOn(2)
-	next[*comms.CallRead](s)
-	s.waits(3)
-	ok := comms.CallEnd{Ref: at(0), Read: true, Outputs: []comms.Desc{s.desc(3, 1, 0)}}
-	s.ends(ok, ok)
-	s.goOn(3)
 	s.finish()
 }
 

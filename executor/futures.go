@@ -184,6 +184,36 @@ func Cancel(why string, futures ...*Future) {
 	}
 }
 
+// result returns a result of a call that has ended well, as the agent told it. calls.mu is held.
+func (s *callState) result(output uint32) *comms.Desc {
+	i := slices.IndexFunc(s.end.Outputs, func(d comms.Desc) bool { return d.Ref.Output == output })
+	if i < 0 {
+		return nil
+	}
+	return &s.end.Outputs[i]
+}
+
+// ask has the agent bring the result into memory, when the call has ended and it is large.
+func (f *Future) ask() {
+	s := f.state()
+	if s == nil {
+		return
+	}
+	c := s.run.called()
+	c.mu.Lock()
+	var d *comms.Desc
+	if s.end != nil && s.end.Error == nil && !s.released {
+		d = s.result(f.output)
+	}
+	c.mu.Unlock()
+	if d == nil || d.Place.Kind == comms.PlaceInline {
+		return
+	}
+	if codec, err := s.run.exec.reg.Codecs.For(f.typ); err == nil {
+		s.run.ask(s, readKey{f.output, 0}, codec.Aliases(), nil)
+	}
+}
+
 // read returns the value of a call that has ended.
 func (f *Future) read(ctx context.Context) (any, error) {
 	s := f.call.state
@@ -197,9 +227,7 @@ func (f *Future) read(ctx context.Context) (any, error) {
 		c.mu.Unlock()
 		return nil, r.exec.reg.Wrap(s.end.Error)
 	default:
-		if i := slices.IndexFunc(s.end.Outputs, func(d comms.Desc) bool { return d.Ref.Output == f.output }); i >= 0 {
-			d = &s.end.Outputs[i]
-		}
+		d = s.result(f.output)
 	}
 	c.mu.Unlock()
 	if d == nil {
@@ -347,6 +375,9 @@ func GetAll(ctx context.Context, futures []*Future) ([]any, error) {
 		if err := r.await(ctx, states, len(states), true); err != nil {
 			return nil, err
 		}
+	}
+	for _, f := range futures {
+		f.ask() // for all before the first is waited for
 	}
 	values := make([]any, len(futures))
 	for i, f := range futures {
