@@ -288,6 +288,30 @@ func TestCallsInBatches(t *testing.T) {
 	s.finish()
 }
 
+// TestTimedWait waits for many with a deadline: the agent is not asked to wait for all of
+// them, as the deadline may pass and the futures may be dropped.
+func TestTimedWait(t *testing.T) {
+	s := startCaller(t, func(ctx context.Context, s *callScript) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_, err := GetAll(ctx, s.doubles(ctx, 3*mostTimed/2))
+		return err
+	})
+	items, _ := s.items(3 * mostTimed / 2)
+	for i, n := range []uint64{mostTimed, mostTimed / 2} {
+		if w := s.waits(uint64(i + 1)); w.N != n || w.Seen != uint64(i)*mostTimed {
+			t.Errorf("%+v", w)
+		}
+		var ends []comms.CallEnd
+		for _, it := range items[uint64(i)*mostTimed : uint64(i)*mostTimed+n] {
+			ends = append(ends, s.returns(it.Ref, 0))
+		}
+		s.ends(ends...)
+		s.goOn(uint64(i + 1))
+	}
+	s.finish()
+}
+
 // TestKindOutlivesBadCall makes a call that cannot be, of a kind that is new: the next
 // of the kind still announces it.
 func TestKindOutlivesBadCall(t *testing.T) {

@@ -13,6 +13,10 @@ import (
 // mostRefs is for how many calls a wait names each.
 const mostRefs = 16
 
+// mostTimed is for how many items of calls that it does not name a wait is that has a
+// deadline: it stays with the agent when the deadline has passed, and must be answered then.
+const mostTimed = 64
+
 // waiter is a goroutine that waits for calls, or for a dataset of one.
 type waiter struct {
 	left   int  // calls that are still to end
@@ -220,6 +224,9 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 				m.Refs, m.Seen, m.N = refs, 0, uint64(w.left+ended(c, refs))
 			} else if len(c.waiters) == 1 && !w.collect {
 				m.N = uint64(max(w.left, 1))
+				if _, ends := ctx.Deadline(); ends {
+					m.N = min(m.N, mostTimed)
+				}
 			}
 		}
 		c.mu.Unlock()
