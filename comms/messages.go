@@ -58,9 +58,9 @@ const (
 	TypeReleased Type = 41 // agent -> agent: datasets that the sender's tasks need no more
 	TypeServing  Type = 42 // agent -> agent: where the sender serves datasets
 
-	TypeForward   Type = 43 // agent -> agent: a call to be run there
-	TypeForwarded Type = 44 // agent -> agent: reports on a forwarded call
-	TypeRecall    Type = 45 // agent -> agent: ends a forwarded call's stay
+	TypeGrant       Type = 46 // agent -> agent: dynamic tasks to be run there
+	TypeGrantReport Type = 47 // agent -> agent: what became of granted tasks
+	TypeGrantEnd    Type = 48 // agent -> agent: ends grants
 
 	TypeHello     Type = 50 // executor -> agent: the executor and its functions
 	TypeWelcome   Type = 51 // agent -> executor: answers Hello
@@ -108,7 +108,7 @@ const (
 	TypeStealReply    Type = Optional + 6  // agent -> controller: tasks that were set aside
 	TypeWhere         Type = Optional + 7  // agent -> controller: asks where calls should run; carries the sender's load
 	TypeThere         Type = Optional + 8  // controller -> agent: answers Where
-	TypeMeet          Type = Optional + 9  // controller -> agent: another agent will forward calls
+	TypeMeet          Type = Optional + 9  // controller -> agent: another agent will grant calls
 	TypeGangStatus    Type = Optional + 10 // agent -> controller: how far its members of a multi-host gang are
 	TypeGangCommand   Type = Optional + 11 // controller -> agent: reserve for members of a multi-host gang, start them, or abort
 )
@@ -259,12 +259,12 @@ func newMessage(t Type) Message {
 		return new(Released)
 	case TypeServing:
 		return new(Serving)
-	case TypeForward:
-		return new(Forward)
-	case TypeForwarded:
-		return new(Forwarded)
-	case TypeRecall:
-		return new(Recall)
+	case TypeGrant:
+		return new(Grant)
+	case TypeGrantReport:
+		return new(GrantReport)
+	case TypeGrantEnd:
+		return new(GrantEnd)
 	case TypeHello:
 		return new(Hello)
 	case TypeWelcome:

@@ -15,24 +15,7 @@ import (
 // tasks of its runs have called, as rows of dynamic jobs. Calls end with the task that
 // made them, not with its run: when that is tried again it makes the same calls, and
 // meets those that it made. Events of calls become one event of the task of the graph
-// that stands at the root of them. A call may run on another agent: see forward.
-
-// call is what makes a job a guest, or a dataset that guests read: its owner is
-// another agent.
-type call struct {
-	name    string
-	guest   *guest
-	borrows *borrowed
-	readers []guestReader // inputs of guests that wait for what it borrows
-	over    bool
-	failed  *comms.TaskError // how it ended badly
-}
-
-// guestReader is an input of a guest.
-type guestReader struct {
-	job   *job
-	input int
-}
+// that stands at the root of them. A call may run on another agent: see placement, grants.
 
 // caller is a task that has called.
 type caller struct {
@@ -57,34 +40,26 @@ type caller struct {
 const mostCalls = 1 << 23
 
 // root returns the task of a graph from which a call comes, by whatever calls; or the
-// guest, when that task is another agent's.
+// hosted one, when that task is another agent's. Of a job of hosted tasks itself it is
+// the first: see rowRef.root.
 func (j *job) root() (*job, taskIndex) {
 	t := taskIndex(0)
-	if j.call != nil {
-		t = j.call.task(j)
-	}
-	for j.dyn != nil {
+	for j.dyn != nil && j.dyn.by != nil {
 		j, t = j.dyn.by.job, j.dyn.by.task
 	}
 	return j, t
 }
 
 // dynamic tells whether a job's tasks came from a run: the controller does not know them.
-func (j *job) dynamic() bool { return j.dyn != nil || j.call != nil }
+func (j *job) dynamic() bool { return j.dyn != nil }
 
 // taskName is a task's name.
 func (j *job) taskName(t taskIndex) string {
-	switch {
-	case j.dyn != nil:
+	if j.dyn != nil {
 		return j.rowName(t)
-	case j.call != nil:
-		return j.call.name
 	}
 	return j.graph.TaskName(t)
 }
-
-// task is the one task of a guest: the placeholders of its inputs come before it.
-func (k *call) task(j *job) taskIndex { return taskIndex(j.static - 1) }
 
 // called takes a run's word that it makes tasks.
 func (c *Core) called(ex *executor, m *comms.Calls) {
@@ -206,7 +181,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 
 // stays tells whether calls of a kind can run on no other agent.
 func (s *callShape) stays() bool {
-	return s.kind.Here || len(s.kind.RetryOn) > 0 || len(s.group.Outputs) != 1 || s.group.Outputs[0].Generate != dag.GenerateNone
+	return s.kind.Here || slices.ContainsFunc(s.group.Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone })
 }
 
 // sum tells calls of one name apart. Two tries of a task that make the same call have
@@ -562,12 +537,14 @@ func (c *Core) dropCall(r *run, at rowRef) {
 // to the agent whose that is.
 func (c *Core) tellRoot(j *job, e comms.Event) {
 	root, t := j.root()
-	if root.dropped || root.over {
+	if root.dropped || root.over && root.dyn == nil {
 		return
 	}
-	if g := root.guestOf(); g != nil {
+	if h := root.hosted(); h != nil {
 		e.Executor = 0
-		c.say(g.owner, &comms.Forwarded{Call: root.id, Event: &e})
+		if w := &root.dyn.rows[t]; !w.left() {
+			c.report(h.owner, comms.GrantItem{Grant: w.grant, Event: &e})
+		}
 		return
 	}
 	e.Task, e.Attempt, e.Cause.Ref = t, root.at(t).attempt, comms.DatasetRef{Task: t}
@@ -602,12 +579,6 @@ func (c *Core) settleCalls() (some bool) {
 		c.rowEnded(at)
 	}
 	c.rowsEnded = nil
-	for i := 0; i < len(c.touched); i++ {
-		if j := c.touched[i]; j.call != nil && j.unended == 0 && j.inflight == 0 && !j.over {
-			some = true
-			c.guestOver(j)
-		}
-	}
 	return some
 }
 
@@ -695,7 +666,7 @@ func (c *Core) endLoan(l *loan) {
 	if d == nil {
 		c.endOfferOf(l.job, &l.desc)
 	}
-	if j != nil && j.call != nil && j.call.borrows != nil {
-		c.unborrow(j)
+	if d != nil && j.hosted() != nil && d.desc.Ref.Output < argBase {
+		c.endCopy(rowRef{j, d.desc.Ref.Task})
 	}
 }

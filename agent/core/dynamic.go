@@ -13,7 +13,8 @@ import (
 )
 
 // A job of dynamic tasks has no graph: its tasks are rows that come one by one. They are
-// the calls of one parent, a task of another job of this agent. Readiness, grants,
+// the calls of one parent, a task of another job of this agent, or tasks that another
+// agent has granted to this one (hosted). Readiness, grants,
 // crashes and memory are those of every job; this file answers what the graph answers
 // for others (see graph.go), and follows what comes of a row.
 //
@@ -24,7 +25,8 @@ import (
 
 // dynamic is what makes a job one of dynamic tasks.
 type dynamic struct {
-	by     *caller
+	by     *caller   // whose calls they are; nil: they are another agent's
+	host   *hosting  // whose they are then
 	rows   []callRow // by task
 	kept   int       // rows that are not forgotten
 	groups map[*callShape]*groupState
@@ -46,6 +48,12 @@ type callRow struct {
 	value   bool             // a value that was put
 	dropped bool             // its parent reads it no more
 	run     comms.RunID      // of its parent that made it, or met it, last
+
+	// Of hosted tasks, and of what they read.
+	grant    uint64       // the owner's number
+	returned bool         // it went back
+	end      *comms.Event // how it has ended
+	copyOf   *copyKey     // the dataset of the owner that it stands for
 }
 
 // argument is one dataset that a row reads.
@@ -92,6 +100,8 @@ type callShape struct {
 	group *dag.Group
 	env   *environment
 	sum   uint64 // of the kind
+
+	rootGroup string // of hosted tasks: that of the task of a graph from which they come
 }
 
 // noGraph is the graph of jobs of dynamic tasks.
@@ -104,7 +114,7 @@ func (c *Core) newDynamic(by *caller) *job {
 	j.depth, j.priority, j.registry = by.job.depth+1, root.priority, root.registry
 	j.dyn = &dynamic{by: by, groups: map[*callShape]*groupState{}}
 	j.fresh, j.over = false, true
-	if root.call == nil {
+	if root.dyn == nil {
 		root.inflight++
 	}
 	by.jobs = append(by.jobs, j)
@@ -153,7 +163,7 @@ func (c *Core) groupFor(j *job, s *callShape) *groupState {
 }
 
 // noGroup is that of rows which are not calls, or not any more.
-var noGroup = &groupState{group: &dag.Group{Name: "value", Outputs: []dag.OutputDecl{{Name: "out"}}}}
+var noGroup = &groupState{group: &dag.Group{Name: "value", Outputs: []dag.OutputDecl{{Name: "out"}}}, file: []bool{false}}
 
 // group is what a row shares with others of its kind.
 func (d *dynamic) group(t taskIndex) *groupState {
@@ -178,6 +188,16 @@ func (j *job) rowRefs(ref comms.DatasetRef) int {
 		return 1
 	}
 	return 0
+}
+
+// groupName is the name of the group from which hosted tasks of one kind come.
+func (d *dynamic) groupName(gs *groupState) string {
+	for s, have := range d.groups {
+		if have == gs {
+			return s.rootGroup
+		}
+	}
+	return ""
 }
 
 // sortedGroups returns what the rows of a job share, in the order of their kinds.
@@ -210,14 +230,21 @@ func (c *Core) addRow(by *caller, r callRow) rowRef {
 	} else {
 		j = c.newDynamic(by)
 	}
+	return c.pushRow(j, r)
+}
+
+// pushRow adds a row to a job.
+func (c *Core) pushRow(j *job, r callRow) rowRef {
 	at := rowRef{j, taskIndex(len(j.tasks))}
 	j.dyn.rows = append(j.dyn.rows, r)
 	j.dyn.kept++
-	if r.value {
+	if r.value && r.copyOf == nil {
 		j.tasks = append(j.tasks, task{attempt: 1, state: tFinished, flags: fReleased})
 		return at
 	}
-	c.groupFor(j, r.shape)
+	if r.shape != nil {
+		c.groupFor(j, r.shape)
+	}
 	j.tasks = append(j.tasks, task{attempt: 1, state: tWaiting})
 	if j.unended++; j.over {
 		c.begin(j)
@@ -280,6 +307,9 @@ func (r *callRow) missing() (n uint32, failed bool) {
 // rowName is the name of a row: that of its parent with its number behind it.
 func (j *job) rowName(t taskIndex) string {
 	r, by := &j.dyn.rows[t], j.dyn.by
+	if by == nil {
+		return r.name
+	}
 	name := by.job.taskName(by.task) + "/"
 	if r.name != "" {
 		name += r.name + "-"
@@ -331,6 +361,9 @@ func (c *Core) endArgs(at rowRef) {
 	w := at.row()
 	args := w.args
 	w.args = nil
+	if at.job.dyn.host != nil && w.copyOf == nil && slices.ContainsFunc(args, func(a argument) bool { return !a.there }) {
+		c.unread(at)
+	}
 	for i := range args {
 		if args[i].data != nil {
 			c.freeData(at.job, args[i].data)
@@ -341,6 +374,9 @@ func (c *Core) endArgs(at rowRef) {
 // noteRow takes an event of a row. Its end is told as an event of the root of calls.
 func (c *Core) noteRow(j *job, e *comms.Event) {
 	w := &j.dyn.rows[e.Task]
+	if w.copyOf != nil {
+		return
+	}
 	switch e.Kind {
 	case comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
 		w.failed = e.Error
@@ -353,7 +389,11 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 	default:
 		return
 	}
-	if j.dropped {
+	switch {
+	case j.dyn.host != nil:
+		c.noteHosted(j, w, e)
+		return
+	case j.dropped:
 		return
 	}
 	end := comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
@@ -361,7 +401,7 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 	switch root, _ := j.root(); {
 	case w.at != "":
 		end.Cause.Text += " on " + w.at
-	case root.call != nil:
+	case root.hosted() != nil:
 		end.Cause.Text += " on " + c.cfg.Agent
 	}
 	c.tellRoot(j, end)
@@ -370,7 +410,7 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 // rowEnded hands on how a row has ended. It needs its arguments no more.
 func (c *Core) rowEnded(at rowRef) {
 	j, w := at.job, at.row()
-	if !j.at(at.task).state.over() || w.shape == nil {
+	if !j.at(at.task).state.over() || w.shape == nil && w.copyOf == nil {
 		return // it runs again, or was forgotten with its end
 	}
 	delete(j.trouble, at.task)
@@ -384,9 +424,14 @@ func (c *Core) rowEnded(at rowRef) {
 		c.passOn(at, to)
 		c.tryRow(to.rowRef)
 	}
-	if w = at.row(); w.dropped {
+	switch w = at.row(); {
+	case w.dropped:
 		c.forgetRow(at)
-	} else {
+	case w.copyOf != nil:
+		c.endCopy(at)
+	case j.dyn.host != nil:
+		c.hostedEnded(at)
+	default:
 		c.tellEnd(at)
 	}
 }
@@ -404,6 +449,10 @@ func (c *Core) passOn(at rowRef, to reader) {
 	why := "it was released"
 	if w.failed != nil {
 		why = w.failed.Text()
+	}
+	if at.job.dyn.host != nil {
+		c.sendBack(to.rowRef, fmt.Sprintf("%s: %s", at.job.rowName(at.task), why))
+		return
 	}
 	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.job.rowName(at.task), why)}
 	if w.failed != nil {
@@ -439,12 +488,17 @@ func (c *Core) forgetRow(at rowRef) {
 			delete(j.streams, outputKey{at.task, uint32(o)})
 		}
 	}
-	by := j.dyn.by
-	if by.calls[w.ref] == at {
-		delete(by.calls, w.ref)
-	}
+	by, old := j.dyn.by, *w
 	*w = callRow{}
-	if j.dyn.kept--; j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
+	j.dyn.kept--
+	if by == nil {
+		c.forgetHosted(j)
+		return
+	}
+	if by.calls[old.ref] == at {
+		delete(by.calls, old.ref)
+	}
+	if j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
 		j.dropped = true
 		by.jobs = slices.DeleteFunc(by.jobs, func(o *job) bool { return o == j })
 		c.touch(j)
@@ -509,7 +563,7 @@ func (c *Core) restDynamic(j *job) {
 	c.keepOnly(j, nil)
 	c.closeKinds(j)
 	c.unlist(j)
-	if root, _ := j.root(); root.call == nil {
+	if root, _ := j.root(); root.dyn == nil {
 		root.inflight--
 		c.touch(root)
 	}
