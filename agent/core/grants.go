@@ -309,9 +309,9 @@ func (c *Core) sayGrantEnd(n *neighbour, grant uint64) {
 	c.say(n, &comms.GrantEnd{Grants: []uint64{grant}})
 }
 
-// refuseStuck refuses to bring a dataset into memory that the host of a call wants to
-// fetch, when nothing else can move: the call comes home then. It tells whether there
-// was one.
+// refuseStuck refuses to bring a dataset into memory that the host of a call, or the owner of
+// a hosted task, wants to fetch, when nothing else can move: the call comes home then, or
+// runs again at its owner. It tells whether there was one.
 func (c *Core) refuseStuck() bool {
 	var first *offer
 	var readerAt rowRef
@@ -319,6 +319,8 @@ func (c *Core) refuseStuck() bool {
 		if !o.offered && (first == nil || o.req < first.req) {
 			if at, ok := c.readAway(o.key); ok {
 				first, readerAt = o, at
+			} else if j := c.byJob[o.key.data.Job]; j != nil && j.hosted() != nil {
+				first, readerAt = o, rowRef{}
 			}
 		}
 	}
@@ -330,7 +332,7 @@ func (c *Core) refuseStuck() bool {
 	c.must(c.led.Release(first.req))
 	c.offerFailed(first, why)
 	c.effects()
-	if readerAt.job.groupOf(readerAt.task).unfit != "" { // it can run nowhere else, and would come home for ever
+	if readerAt.job != nil && readerAt.job.groupOf(readerAt.task).unfit != "" { // it can run nowhere else, and would come home for ever
 		c.fail(readerAt.job, readerAt.task, nil, &comms.TaskError{Kind: comms.ErrorStore, Message: "what it reads cannot be sent to its host: " + why.Error()},
 			comms.Cause{Kind: comms.CauseMemory}, true)
 	}
