@@ -1,8 +1,8 @@
 package comms
 
 // Messages by which the owner of dynamic tasks has another agent, their host, run them.
-// The owner numbers its grants; no number is used twice while its process lives. What is
-// said of a grant counts until the owner has ended it. When the link between the two was
+// The owner numbers its grants; no number is used twice while its process lives. A report
+// of a grant counts until the owner has ended it. When the link between the two was
 // not resumed, all grants that were told over the one before have ended.
 
 // Grant has the receiver run tasks that share a kind and an origin.

@@ -147,7 +147,7 @@ func NotRepeatable(ctx context.Context) context.Context {
 // Go has a function run as a task of its own, on the caller's host or another, and returns
 // at once. The arguments are those of the Go function behind its context: values of the
 // parameters' types, Futures, whose datasets are passed by reference, and Items for lists.
-// What is wrong with the call is the error of each of its futures.
+// An error of the call itself is that of each of its futures.
 //
 // Outside an executor the function runs at once, so that tests can call directly.
 func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
@@ -359,7 +359,7 @@ const (
 	batchAge  = 100 * time.Microsecond
 )
 
-// addCall puts a call into the batch. What it has sealed is the agent's once it is sent.
+// addCall puts a call into the batch. Memory that it has sealed is the agent's once it is sent.
 func (r *run) addCall(it comms.CallItem, news []comms.CallKind, once, sealed bool) *callState {
 	c := &r.calls
 	c.mu.Lock()

@@ -508,8 +508,8 @@ func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
 	}
 }
 
-// dropCall notes that a run needs a call no more. What another run of its task would meet
-// stays, when it is small; a caller that is not tried again needs none of it.
+// dropCall notes that a run needs a call no more. A small result
+// stays: another run of its task meets it; a caller that is not tried again needs none of it.
 func (c *Core) dropCall(r *run, at rowRef) {
 	w, by := at.row(), r.caller
 	by.endReads(c, at)

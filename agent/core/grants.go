@@ -178,8 +178,8 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 	}
 }
 
-// endedAway takes over how a call has ended at its host. What it made is fetched, if it did
-// not come with the word.
+// endedAway takes over how a call has ended at its host. Outputs that did not come
+// with the word are fetched.
 func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 	j, t, w := at.job, at.task, at.row()
 	e := *m.Event
@@ -298,7 +298,7 @@ func (c *Core) endStay(at rowRef) {
 	})
 }
 
-// sayGrantEnd ends a grant. What waits to be told of others goes in the same message.
+// sayGrantEnd ends a grant. It goes with others that wait to be told.
 func (c *Core) sayGrantEnd(n *neighbour, grant uint64) {
 	if k := len(n.outbox); k > 0 {
 		if m, ok := n.outbox[k-1].(*comms.GrantEnd); ok {

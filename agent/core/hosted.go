@@ -326,7 +326,7 @@ func (c *Core) noteHosted(j *job, w *callRow, e *comms.Event) {
 	w.end = &comms.Event{Kind: e.Kind, Attempt: e.Attempt, Usage: e.Usage, Error: e.Error}
 }
 
-// hostedEnded tells the owner of a task how it has ended. What it made waits to be fetched.
+// hostedEnded tells the owner of a task how it has ended. Its outputs wait to be fetched.
 func (c *Core) hostedEnded(at rowRef) {
 	j, w := at.job, at.row()
 	c.loaded = true

@@ -11,7 +11,7 @@ import (
 )
 
 // A run that waits for calls releases its cpu, and gets it again before it is told to go
-// on. What a call returned may have to come into memory first, where it stays until the
+// on. A result may have to come into memory first, where it stays until the
 // run ends or drops the call.
 
 // maxWaiting is how many runs may wait for calls: each is a process.

@@ -208,8 +208,8 @@ func (f {{.Type}}[{{.Types}}]) Map(g *Graph, task string, over []Axis{{.Args}}, 
 //	x, err := quarter.Get(ctx)
 //
 // ctx is that of a task or of a session. An argument is a value (Val), a Future, which is
-// passed by reference, or several of them for a list (Futures). What is wrong with
-// the call is the error of its futures.
+// passed by reference, or several of them for a list (Futures). An error of
+// the call itself is that of its futures.
 //
 // A function that calls itself cannot be named in its own declaration: Go calls that
 // an initialisation cycle. Declare it first, and register it in init:
