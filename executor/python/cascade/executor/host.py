@@ -38,6 +38,9 @@ class Host(Protocol):
     def wait(self, timeout: int | None = None) -> bool:
         """Waits for messages, and takes them; for the main thread."""
 
+    def soon(self) -> None:
+        """Has the helper send the calls that were made."""
+
     def check(self, run: Run) -> None:
         """Raises Stopped when a run must not go on."""
 

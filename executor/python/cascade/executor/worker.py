@@ -73,7 +73,7 @@ class Worker:
         self.welcome = m.Welcome()
         self.control: ControlPage | None = None
         self.memory = Memory(self)
-        self.calls = Calls(self, self.memory)
+        self.calls: Calls | None = None  # of the current run
         self.logs = Logs(self._log, words)
         self._private = PrivateMemory()
         self._leftover = Leftover(self._private.read)
@@ -151,9 +151,10 @@ class Worker:
                     self.memory.return_wanted = True
             case m.Cancel():
                 self._cancel(message)
-            case m.Returned():
-                if self.current is not None and self.current.id == message.run:
-                    self.calls.returned(message)
+            case m.CallEnds() | m.CallGo():
+                calls = self.calls
+                if calls is not None and calls.run.id == message.run:
+                    calls.ends(message) if isinstance(message, m.CallEnds) else calls.go(message)
             case m.Credit():
                 to = self._find(message.run)
                 if to is not None:
@@ -355,11 +356,13 @@ class Worker:
         if run.inputs:
             with self.lock:
                 done = self.queue.forget(run)
+        if self.calls is not None:
+            self.calls.end()
         if run.maps or run.rooms or done:
             run.copied += memory.release(run, done)
         with self.lock:
             self.current = None
-            self.calls.forget()  # with it: an answer that comes later is of no run
+            self.calls = None  # with it: what is told later is of no run
             now = time.perf_counter_ns()
             took = now - run.began
             run.kind.quick = took < QUICK
@@ -434,18 +437,17 @@ class Worker:
         """Room for an output in the store; None when it is too small to be worth it."""
         return self.aside(lambda run: self.memory.room(run, size))
 
-    def make_call(self, name: str, arguments: dict[str, Any]) -> context.Future:
-        """Has a function run as a task of its own."""
-        return self._own(f"call {name}", self.aside(lambda run: self.calls.make(run, name, arguments)))
-
-    def input_future(self, name: str) -> context.Future:
-        """An input of the task that runs."""
-        return self._own(f"input {name} as a future", self.aside(lambda run: self.calls.input(run, name)))
-
-    def _own(self, what: str, made: context.Future | None) -> context.Future:
-        if made is None:
+    def own_calls(self, what: str) -> Calls:
+        """The calls of the task that runs."""
+        if self.current is None or threading.get_ident() != self._main:
             raise RuntimeError(f"{what}: only the thread in which the task's function runs can do that")
-        return made
+        if self.calls is None:
+            self.calls = Calls(self, self.memory, self.current)
+        return self.calls
+
+    def soon(self) -> None:
+        """Has the helper send the calls that were made, if the main thread goes on with something else."""
+        os.eventfd_write(self._wake_helper, 1)
 
     def aside(self, do: Callable[[Run], Any]) -> Any:
         """Does something for the task's function, which is not interrupted meanwhile; None in threads of its own."""
@@ -491,6 +493,11 @@ class Worker:
     def _look(self, run: Run, now: int, asleep: Any, awake: Any) -> tuple[Any, int]:
         """Looks after a run that is at work; it returns for what to wait next, and how long."""
         age = now - run.began
+        calls = self.calls
+        if calls is not None:
+            with self.lock:
+                if self.calls is calls:
+                    calls.flush()
         if age < STARTED_AFTER or run.began == 0:
             return asleep, 2
         with self.lock:
