@@ -91,10 +91,28 @@ class Future:
         raise TypeError("a future can be an argument of a call, or an element of a list that is one, but not part of another value")
 
 
+class Options(NamedTuple):
+    """How calls are to be run: cascade.options(retries=2).call(function, x)."""
+
+    retries: int = 0  # further attempts after an error of the function
+    retry_on: tuple[type[BaseException], ...] = ()  # after which it is tried again; none: all
+    timeout: float = 0.0  # seconds of one attempt; 0 none
+    cpu: float = 0.0  # cores; 0 is one
+    memory: int = 0  # bytes
+    gpu: float = 0.0
+    priority: int = 0  # higher first, among the calls of one job
+    here: bool = False  # it stays on the host of its caller
+    name: str = ""  # for people; "" is the function's
+
+    def call(self, function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Future:
+        """As cascade.call, with these options."""
+        return _call(self, function, args, named)
+
+
 class Calls(Protocol):
     """The calls of a task."""
 
-    def make(self, name: str, args: Sequence[Any], named: dict[str, Any]) -> Future: ...
+    def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future: ...
 
     def put(self, value: Any) -> Future: ...
 
@@ -136,11 +154,25 @@ def call(function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Fut
     A task that is tried again must make the same calls in the same order; completed calls are not repeated.
     Calls whose results the task has not read are stopped when it ends. Outside an executor the function runs at once.
     """
+    return _call(Options(), function, args, named)
+
+
+def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[BaseException]] = (), timeout: float = 0.0, cpu: float = 0.0,
+            memory: int = 0, gpu: float = 0.0, priority: int = 0, here: bool = False, name: str = "") -> Options:  # fmt: skip
+    """Options of calls: cascade.options(retries=2, timeout=60).call(function, x). See Options for what they mean."""
+    on = (retry_on,) if isinstance(retry_on, type) else tuple(retry_on)
+    for key, value in (("retries", retries), ("timeout", timeout), ("cpu", cpu), ("memory", memory), ("gpu", gpu)):
+        if isinstance(value, str) or value < 0:
+            raise ValueError(f"options of a call: {key}={value!r}: want a number, 0 or more")
+    return Options(retries, on, timeout, cpu, memory, gpu, priority, here, name)
+
+
+def _call(options: Options, function: str | Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Future:
     name = function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
     if name.startswith("__main__.") or "<" in name:
         raise ValueError(f"call {name}: an executor finds functions of modules only: move it into one")
     if _host is not None:
-        return _host.own_calls(f"call {name}").make(name, args, named)
+        return _host.own_calls(f"call {name}").make(name, options, args, named)
     found: Any = function
     if isinstance(function, str):
         module, _, last = function.rpartition(".")

@@ -6,6 +6,7 @@ import threading
 import types
 
 from cascade import CallFailed
+from cascade.context import Options
 from cascade.executor.calls import Calls
 from cascade.executor.outputs import Memory
 from cascade.wire import messages as m
@@ -68,10 +69,10 @@ def same(what, got, want):
 def batches():
     """Calls go together, with each kind once; the futures that are gone after them."""
     a = Agent()
-    one = a.calls.make("operator.neg", (), {"a": 1})
-    two = a.calls.make("operator.neg", (), {"a": one})
+    one = a.calls.make("operator.neg", Options(), (), {"a": 1})
+    two = a.calls.make("operator.neg", Options(), (), {"a": one})
     value = a.calls.put(9)
-    lists = a.calls.make("operator.neg", (), {"a": [two, 3, value]})
+    lists = a.calls.make("operator.neg", Options(), (), {"a": [two, 3, value]})
     same("sent before something is asked for", (a.sent, a.woken), ([], 1))
     del two
     a.answers = [[end(3)], [m.CallGo(RUN, 1)]]
@@ -94,7 +95,7 @@ def batches():
 def timeouts():
     """A wait that a caller has given up is answered later; there is never a second one beside it."""
     a = Agent()
-    f, g = (a.calls.make("operator.neg", (), {"a": i}) for i in range(2))
+    f, g = (a.calls.make("operator.neg", Options(), (), {"a": i}) for i in range(2))
     with contextlib.suppress(TimeoutError):
         f.result(timeout=0)
     same("first", [type(x).__name__ for x in a.taken()], ["Calls", "CallWait"])
@@ -108,7 +109,7 @@ def timeouts():
 def waits():
     """A wait names few calls; of many it says how many. The first error ends get at once."""
     a = Agent()
-    futures = [a.calls.make("operator.neg", (), {"a": i}) for i in range(20)]
+    futures = [a.calls.make("operator.neg", Options(), (), {"a": i}) for i in range(20)]
     a.answers = [[end(i) for i in (4, 2, 3)], [m.CallGo(RUN, 1)]]
     done, rest = a.calls.wait(futures, 3, None)
     same("order", ([f.state.ref.number for f in done], len(rest)), ([4, 2, 3], 17))
@@ -131,7 +132,7 @@ def waits():
 def reads():
     """What is not in the message is asked for, once; what cannot be had may be asked for again."""
     a = Agent()
-    f = a.calls.make("operator.neg", (), {"a": 1})
+    f = a.calls.make("operator.neg", Options(), (), {"a": 1})
     away = m.Place(m.AGENT)
     lost = end(0, error=m.TaskError(m.STORE, "no room"), read=True)
     a.answers = [[end(0, place=away)], [m.CallGo(RUN, 1)], [lost], [m.CallGo(RUN, 2)]]

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..context import CallCancelled, CallFailed, Future, by_name, places
+from ..context import CallCancelled, CallFailed, Future, Options, by_name, places
 from ..values import encode, hints_of
 from ..wire import messages as m
 from ..wire.envelope import LinkError
@@ -190,11 +190,11 @@ class Calls:
             raise RuntimeError(f"{what}: only the thread in which the task's function runs can do that")
         return got[0]
 
-    def make(self, name: str, args: Sequence[Any], named: dict[str, Any]) -> Future:
+    def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
         """Has a function run as a task of its own."""
-        return self._mine(f"call {name}", lambda: self._make(name, args, named))  # type: ignore[no-any-return]
+        return self._mine(f"call {name}", lambda: self._make(name, options, args, named))  # type: ignore[no-any-return]
 
-    def _make(self, name: str, args: Sequence[Any], named: dict[str, Any]) -> Future:
+    def _make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
         self._able(f"call {name}")
         signature = _signature(name)
         arguments = by_name(name, signature.names, args, named)
@@ -207,16 +207,24 @@ class Calls:
             for one in value if many else (value,):
                 inputs.append(self._argument(len(ports), key, one))
             ports.append(m.KindIn(key, many))
-        key = (name, *ports)
         with self._worker.lock:
-            kind = self._kinds.get(key)
-            if kind is None:
-                kind = self._kinds[key] = len(self._kinds) + 1
-                out = m.KindOut("out", m.OPEN if signature.stream else m.SINGLE)
-                self._batch.kinds.append(m.CallKind(kind, name, inputs=ports, outputs=[out]))  # type: ignore[attr-defined]
+            kind = self._kind(name, options, ports, signature.stream)
         state = State(self._ref(), name, signature.want, signature.stream)
-        self._add(state, m.CallItem(state.ref, kind, inputs=inputs))
+        self._add(state, m.CallItem(state.ref, kind, options.name, inputs=inputs))
         return Called(self, state)
+
+    def _kind(self, name: str, o: Options, ports: Sequence[m.KindIn], stream: bool) -> int:
+        """The number of a kind of calls, which the agent learns with the first of them. The lock is held."""
+        key = (name, o._replace(name=""), *ports)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = len(self._kinds) + 1
+            needs = m.Resources(round(o.cpu * 1000), o.memory, round(o.gpu * 1000))
+            out = m.KindOut("out", m.OPEN if stream else m.SINGLE)
+            kinds: list[m.CallKind] = self._batch.kinds  # type: ignore[assignment]
+            kinds.append(m.CallKind(kind, name, "", ports, [out], needs, o.retries, [e.__qualname__ for e in o.retry_on],
+                                    round(o.timeout * 1e9), o.priority, o.here))  # fmt: skip
+        return kind
 
     def put(self, value: Any) -> Future:
         """Keeps a value where calls read it by reference."""
@@ -281,7 +289,7 @@ class Calls:
         return m.CallInput(port, data=m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored))
 
     def _add(self, state: State, item: m.CallItem) -> None:
-        """Puts a call into the batch. What lies in shared memory is the agent's once it is sent, which is then done at once."""
+        """Puts a call into the batch. With a value in shared memory it is sent at once: the agent owns that from then on."""
         worker, run = self._worker, self.run
         run.told = True
         values = [i.data for i in item.inputs if i.source == m.FROM_VALUE]
@@ -358,7 +366,7 @@ class Calls:
         self._waiting, self._refused = False, message.error
 
     def end(self) -> None:
-        """The run has ended. What it still views of results is treated as its inputs are."""
+        """The run has ended. Results that it still views are treated as its inputs are."""
         for ref in list(self._views.values()):
             mapped = ref()
             if mapped is not None:

@@ -1,6 +1,7 @@
 """Functions that call others, wait for some of them, put values and read series."""
 
 import os
+import threading
 import time
 
 import numpy as np
@@ -154,3 +155,44 @@ def views(n):
 
 def filled(i, size):
     return np.full(size, float(i))
+
+
+def fails_first(mark):
+    """Is done at its second attempt."""
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return [cascade.current().attempt, cascade.current().cpu]
+    raise LookupError("the first time")
+
+
+def options(n):
+    """Retries after some errors, resources, a time-out and a name."""
+    said = [cascade.options(retries=n, retry_on=LookupError, cpu=2).call(fails_first, place("first")).result()]
+    for o in (cascade.options(retries=n, retry_on=[OSError]), cascade.options(name="short")):
+        try:
+            o.call(fails_first, place(f"other{len(said)}")).result()
+        except cascade.CallFailed as e:
+            said.append(str(e))
+    try:
+        cascade.options(timeout=0.05).call(until, place("never"), 1).result()
+    except cascade.CallFailed as e:
+        said.append(str(e))
+    return said
+
+
+def threads(n):
+    """Other threads cannot make calls, nor wait for them."""
+    said, f = [], cascade.call(double, n)
+
+    def attempt():
+        for do in (lambda: cascade.call(double, n), f.result, lambda: cascade.wait([f])):
+            try:
+                do()
+            except RuntimeError as e:
+                said.append(str(e))
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    return [*said, f.result()]
