@@ -31,6 +31,23 @@ outputs: [dies.counted]
 	}
 }
 
+// So does a task that puts values, passes results on and reads a series.
+func TestCallerOfValuesDies(t *testing.T) {
+	pyenv.Python(t)
+	c := cascadetest.Start(t)
+	job := submitText(t, c, "testdata/job", fmt.Appendf(nil, `job: dies
+environments:
+  py: {python: {pip: [numpy]}, working_dir: .}
+tasks:
+  dies: {run: "py:futures.dies_once", with: {n: 100000, mark: %q}, out: [said]}
+outputs: [dies.said]
+`, filepath.Join(t.TempDir(), "mark")))
+	const want = "dies.said = [[1,99999],[1,100000],[100000,99999,14],1]\n"
+	if got := outcome(t, c, job); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // An input that is passed on to two calls reaches both, in the first try, also when the task
 // before has left it in the process and not in the store: most of these chains do.
 func TestPassedOnTwice(t *testing.T) {

@@ -1,6 +1,7 @@
 """Functions that call others, wait for some of them, put values and read series."""
 
 import os
+import signal
 import threading
 import time
 
@@ -196,3 +197,29 @@ def threads(n):
     thread.start()
     thread.join()
     return [*said, f.result()]
+
+
+def counted(mark, x):
+    """How often it was called, and what it got."""
+    with open(mark, "a+") as f:
+        f.write("x")
+        return [f.tell(), float(x[-1])]
+
+
+def grown(mark, x):
+    with open(mark, "a") as f:
+        f.write("x")
+    return x + 1
+
+
+def dies_once(n, mark):
+    """Its process is killed when it has read some results, dropped others and put values. Its second run meets them."""
+    x = cascade.put(np.arange(float(n)))
+    more = cascade.call(grown, mark + "grown", x)
+    said = [cascade.call(counted, mark + str(i), f).result() for i, f in enumerate([x, more])]
+    said.append([float(more.result()[-1]), float(x.result()[-1]), sum(float(e[0]) for e in cascade.call(squares, 4))])
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return [*said, os.path.getsize(mark + "grown")]
+    os.kill(os.getpid(), signal.SIGKILL)
