@@ -87,7 +87,8 @@ func TestFutures(t *testing.T) {
 		{"values", 100000, `[99999,false,{"a":[1,2]},true,[49999.5,49999.5,49999.5]]`},
 		{"series", 4, `[[0,1,4,9],[[0,100000],[1,100000],[4,100000],[9,100000]],4,[0,1,4,9],"argument x is the future of a series: pass list(future), its elements"]`},
 		{"options", 2, `[[2,2],"futures.fails_first: LookupError: the first time","futures.fails_first: LookupError: the first time","futures.until: it ran longer than its timeout of 0.05 s"]`},
-		{"threads", 2, `["call futures.double: only the thread in which the task's function runs can do that","the result of futures.double: only the thread in which the task's function runs can do that","wait: only the thread in which the task's function runs can do that",4]`},
+		{"threads", 2, `["call futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","the result of futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","wait: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `",4]`},
+		{"strands", 3, `[[[[0,1,2],2,1,0,24999.5,14],[[10,11,12],2,1,1,24999.5,14],[[20,21,22],2,1,2,24999.5,14]],380]`},
 		{"views", 8, `[[0,3,6],[0,1,2,3,4,5,6,7]]`},
 	} {
 		t.Run(test.function, func(t *testing.T) {

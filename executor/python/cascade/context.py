@@ -5,6 +5,9 @@ Outside an executor the functions of this module work too, so that a task's func
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import hashlib
 import importlib
 import inspect
 import os
@@ -123,6 +126,36 @@ class Calls(Protocol):
     def get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]: ...
 
 
+class _Strand(NamedTuple):
+    """A line of execution that numbers its calls."""
+
+    calls: Any  # of the task
+    number: int
+
+
+_strand: contextvars.ContextVar[_Strand | None] = contextvars.ContextVar("cascade_strand", default=None)
+
+
+@contextlib.contextmanager
+def strand(name: str) -> Iterator[None]:
+    """Numbers the calls of a block on their own: another thread of the task makes calls, and waits for them, in such a block.
+
+    Each thread has a name of its own, the same when the task is tried again: by strand and number it meets the calls that it
+    made before. The task's function must not return before its threads have ended.
+    """
+    if _host is None:
+        yield
+        return
+    calls, outer = _host.own_calls(f"strand {name}", True), _strand.get()
+    parent = outer.number if outer is not None and outer.calls is calls else 0
+    digest = hashlib.blake2b(parent.to_bytes(8, "big") + name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    token = _strand.set(_Strand(calls, int.from_bytes(digest, "big") or 1))
+    try:
+        yield
+    finally:
+        _strand.reset(token)
+
+
 class Host(Protocol):
     """What an executor gives to this module."""
 
@@ -130,7 +163,7 @@ class Host(Protocol):
 
     def empty(self, size: int) -> Any: ...
 
-    def own_calls(self, what: str) -> Calls: ...
+    def own_calls(self, what: str, fresh: bool = False) -> Calls: ...
 
 
 _host: Host | None = None

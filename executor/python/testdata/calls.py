@@ -28,6 +28,9 @@ class Agent:
     def send(self, message):
         self.sent.append(message)
 
+    def in_main(self):
+        return True
+
     def soon(self):
         self.woken += 1
 

@@ -10,23 +10,22 @@ Each has a number, in the order in which the run makes them: a run that is repea
 
 from __future__ import annotations
 
-import functools
-import inspect
+import contextlib
 import re
 import time
-import typing
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ..context import CallCancelled, CallFailed, Future, Options, by_name, places
-from ..values import encode, hints_of
+from .. import context
+from ..context import CallCancelled, CallFailed, Future, Options, by_name
+from ..values import encode
 from ..wire import messages as m
 from ..wire.envelope import LinkError
-from .functions import resolve
+from .futures import Called, InputFuture, State, Waiter, call_of, signature_of
 from .outputs import ALL
-from .queue import Run
+from .queue import Run, Stopped
 
 if TYPE_CHECKING:
     import mmap
@@ -35,145 +34,29 @@ if TYPE_CHECKING:
     from .outputs import Memory
 
 
+NOT_HERE = "{}: only the thread in which the task's function runs can do that, or another one in a block `with cascade.strand(NAME):`"
 MOST_BATCH = 1000  # calls in one message
 MOST_BYTES = 1 << 20  # of values in one message, about
-MOST_REFS = 16  # calls that a wait names
+LOST = m.CallEnd(error=m.TaskError(m.STORE, "another thread could not read it"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
-class Signature(NamedTuple):
-    """What a caller has to know of a function."""
-
-    names: Sequence[str]  # of the parameters that can be given by place
-    stream: bool  # it yields
-    want: Any  # annotation of what it returns or yields
-
-
-@functools.lru_cache(maxsize=256)
-def _signature(name: str) -> Signature:
-    function = resolve(name)
-    stream = inspect.isgeneratorfunction(inspect.unwrap(function))
-    want = hints_of(function).get("return")
-    if stream:
-        want = next(iter(typing.get_args(want)), None)
-    try:
-        names = places(function)
-    except (TypeError, ValueError):  # of a builtin
-        names = []
-    return Signature(names, stream, want)
-
-
-class State:
-    """A call, or a value that was put."""
-
-    __slots__ = ("elements", "end", "holds", "name", "order", "put", "ref", "stream", "want")
-
-    def __init__(self, ref: m.CallRef, name: str, want: Any = None, stream: bool = False, put: m.Desc | None = None) -> None:
-        self.ref, self.name, self.want, self.stream, self.put = ref, name, want, stream, put
-        self.end: m.CallEnd | None = None
-        self.order = 0  # it is the order-th that ended
-        self.elements: list[m.Desc] = []
-        self.holds = 1  # the Future, and the views of shared memory
-
-
-class Called(Future):
-    """A Future of a run."""
-
-    def __init__(self, calls: Calls, state: State) -> None:
-        super().__init__()
-        self.calls, self.state = calls, state
-        self._known = False
-
-    def result(self, timeout: float | None = None) -> Any:
-        """The value; see Future."""
-        if not self._known:
-            self._value = self.calls.result(self.state, timeout)
-            self._known = True
-        return self._value
-
-    def done(self) -> bool:
-        """Whether the call has ended; see Future."""
-        return self.calls.look(self.state)
-
-    def cancel(self, why: str = "") -> None:
-        """Ends the call; see Future."""
-        self.calls.cancel(self.state, why)
-
-    def __iter__(self) -> Iterator[Any]:
-        """The elements of a series; see Future."""
-        if not self.state.stream:
-            raise TypeError(f"{self.state.name} does not yield: it has one result")
-        n = 0
-        while (one := self.calls.element(self.state, n)) is not None:
-            yield one[0]
-            n += 1
-
-    def __del__(self) -> None:
-        """The agent is told with the next message; this may be in any thread, at any time."""
-        self.calls.released.append(self.state)
-
-
-class InputFuture(Future):
-    """An input of a run, to be passed on."""
-
-    def __init__(self, calls: Calls, name: str, index: int, given: m.Desc) -> None:
-        super().__init__()
-        self.calls, self.name, self.index, self.given = calls, name, index, given
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Is refused."""
-        raise RuntimeError(f"input {self.name} is an input of the task, which has it as a value")
-
-
-class Waiter:
-    """Counts calls until enough have ended."""
-
-    def __init__(self, states: Sequence[State | None], k: int, fast: bool) -> None:
-        """k are to end, None has; with fast the first that fails is enough. The lock is held."""
-        self.left: dict[m.CallRef, int] = {}
-        self.need, self.fast = k, fast
-        self.failed: State | None = None
-        for state in states:
-            if state is not None and state.end is None:
-                self.left[state.ref] = self.left.get(state.ref, 0) + 1
-            else:
-                self.need -= 1
-                if state is not None and state.end is not None and state.end.error is not None:
-                    self.failed = self.failed or state
-        once = len(self.left) <= MOST_REFS and all(n == 1 for n in self.left.values())
-        self.refs = list(self.left) if once else []
-        self.first_need = self.need
-
-    def ended(self, state: State) -> None:
-        """A call has ended."""
-        self.need -= self.left.pop(state.ref, 0)
-        if state.end is not None and state.end.error is not None:
-            self.failed = self.failed or state
-
-    def done(self) -> bool:
-        """Whether enough have ended."""
-        return self.need <= 0 or self.at_once()
-
-    def at_once(self) -> bool:
-        """Whether the run goes on without waiting for its core: it will fail."""
-        return self.fast and self.failed is not None
-
-
 class Calls:
-    """The calls of one run; used by the main thread. The worker's lock guards what the helper looks at too."""
+    """The calls of one run. The worker's lock guards them: the helper and threads of the run use them too."""
 
     def __init__(self, worker: Host, memory: Memory, run: Run) -> None:
         self._worker, self._memory, self.run = worker, memory, run
         self._states: dict[m.CallRef, State] = {}
         self._kinds: dict[Any, int] = {}
-        self._next = 0  # number of the next call
+        self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = m.Calls(run.id, False, [], [])
         self._bytes = 0  # of values in it
         self._seen = self._ended = 0  # items of CallEnds, calls that have ended
         self._waiting = False  # a CallWait is not answered
         self._wait = 0  # its number
-        self._refused: m.TaskError | None = None
-        self._waiter: Waiter | None = None
+        self._refusals: list[m.TaskError] = []  # of waits
+        self._waiters: list[Waiter] = []
+        self._blocked = 0  # threads that wait
         self._reads: dict[tuple[m.CallRef, int], m.CallEnd | None] = {}
         self.released: deque[State] = deque()  # of Futures and views that are gone
         self._views: dict[int, Any] = {}  # weak references to mappings of results
@@ -185,18 +68,37 @@ class Calls:
         worker = self._worker
         if worker.current is not self.run:
             raise RuntimeError(f"{what}: the task that called it has ended")
-        got = worker.aside(lambda _: (do(),))
-        if got is None:
-            raise RuntimeError(f"{what}: only the thread in which the task's function runs can do that")
-        return got[0]
+        if worker.in_main():
+            got = worker.aside(lambda _: (do(),))
+            return got[0]
+        strand = context._strand.get()
+        if strand is None or strand.calls is not self:
+            raise RuntimeError(NOT_HERE.format(what))
+        try:
+            return do()
+        except Stopped as e:
+            raise context.Cancelled(str(e)) from None
+
+    @contextlib.contextmanager
+    def _making(self, what: str) -> Iterator[None]:
+        """Keeps other threads from storing and loading, and the run's end from coming between."""
+        with self._memory.making:
+            if self._worker.current is not self.run:
+                raise RuntimeError(f"{what}: the task that called it has ended")
+            yield
 
     def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
         """Has a function run as a task of its own."""
-        return self._mine(f"call {name}", lambda: self._make(name, options, args, named))  # type: ignore[no-any-return]
+
+        def make() -> Future:
+            with self._making(f"call {name}"):
+                return self._make(name, options, args, named)
+
+        return self._mine(f"call {name}", make)  # type: ignore[no-any-return]
 
     def _make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
         self._able(f"call {name}")
-        signature = _signature(name)
+        signature = signature_of(name)
         arguments = by_name(name, signature.names, args, named)
         inputs: list[m.CallInput] = []
         ports: list[m.KindIn] = []
@@ -228,7 +130,12 @@ class Calls:
 
     def put(self, value: Any) -> Future:
         """Keeps a value where calls read it by reference."""
-        return self._mine("put a value", lambda: self._put(value))  # type: ignore[no-any-return]
+
+        def put() -> Future:
+            with self._making("put a value"):
+                return self._put(value)
+
+        return self._mine("put a value", put)  # type: ignore[no-any-return]
 
     def _put(self, value: Any) -> Future:
         self._able("put a value")
@@ -254,9 +161,11 @@ class Calls:
             )
 
     def _ref(self) -> m.CallRef:
-        number = self._next
-        self._next += 1
-        return m.CallRef(0, number)
+        bound = context._strand.get()
+        strand = bound.number if bound is not None and bound.calls is self else 0
+        number = self._next.get(strand, 0)
+        self._next[strand] = number + 1
+        return m.CallRef(strand, number)
 
     def _argument(self, port: int, name: str, value: Any) -> m.CallInput:
         """An argument as the agent is told of it."""
@@ -348,8 +257,8 @@ class Calls:
             else:
                 self._ended += 1
                 state.end, state.order = e, self._ended
-                if self._waiter is not None:
-                    self._waiter.ended(state)
+                for waiter in self._waiters:
+                    waiter.ended(state)
 
     def _read(self, e: m.CallEnd) -> None:
         if e.outputs:
@@ -363,7 +272,9 @@ class Calls:
         """The run has its core again. The lock is held."""
         if not self._waiting or message.wait != self._wait:
             raise LinkError(f"run {message.run} may go on from its wait {message.wait}, and waits for the {self._wait}-th time")
-        self._waiting, self._refused = False, message.error
+        self._waiting = False
+        if message.error is not None:
+            self._refusals.append(message.error)
 
     def end(self) -> None:
         """The run has ended. Results that it still views are treated as its inputs are."""
@@ -377,42 +288,60 @@ class Calls:
 
     def _block(self, done: Callable[[], bool], deadline: float | None, waiter: Waiter | None = None) -> bool:
         """Waits until something is so, without a core. It is False when the time is up: the agent's answer comes later."""
-        worker, run, mine = self._worker, self.run, False
+        worker, main = self._worker, self._worker.in_main()
         with worker.lock:
-            self._refused = None
             self.flush()
             worker.flush()
-        while True:
-            worker.check(run)
+            self._blocked += 1
+        try:
+            refusals, mine = len(self._refusals), [False]
+            while True:
+                with worker.lock:
+                    so = self._look(done, mine, refusals, waiter)
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if so or left is not None and left <= 0:
+                        return so
+                    if not main:
+                        worker.rest(left)
+                if main:
+                    worker.wait(None if left is None else int(left * 1000) + 1)
+        finally:
             with worker.lock:
-                finished = done()
-                if finished and (not mine or not self._waiting or waiter is not None and waiter.at_once()):
-                    return True
-                if self._refused is not None:
-                    raise RuntimeError(f"the task may not wait: {self._refused.message}")
-                if not finished and not self._waiting:
-                    self._waiting = mine = True
-                    self._wait += 1
-                    if waiter is not None and waiter.refs:
-                        worker.send(m.CallWait(run.id, self._wait, waiter.refs, 0, waiter.first_need))
-                    else:
-                        least = 1 if waiter is None else max(waiter.need, 1)
-                        worker.send(m.CallWait(run.id, self._wait, (), self._seen, least))
-                    worker.flush()
-                    continue
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+                self._blocked -= 1
+
+    def _look(self, done: Callable[[], bool], mine: list[bool], refusals: int, waiter: Waiter | None) -> bool:
+        """Whether a thread need not wait any longer. It tells the agent of a wait when there is none. The lock is held."""
+        worker, run = self._worker, self.run
+        if worker.current is not run:
+            raise RuntimeError("wait: the task that called has ended")
+        worker.check(run)
+        while True:
+            finished = done()
+            if finished and (not mine[0] or not self._waiting or waiter is not None and waiter.at_once()):
+                return True
+            if len(self._refusals) > refusals:
+                raise RuntimeError(f"the task may not wait: {self._refusals[-1].message}")
+            if finished or self._waiting:
                 return False
-            worker.wait(None if left is None else int(left * 1000) + 1)
+            self._waiting = mine[0] = True
+            self._wait += 1
+            wait = m.CallWait(run.id, self._wait, (), self._seen, 1)
+            if self._blocked == 1 and waiter is not None:
+                wait = wait._replace(n=max(waiter.need, 1))
+                if waiter.refs:
+                    wait = wait._replace(refs=waiter.refs, seen=0, n=waiter.first_need)
+            worker.send(wait)
+            worker.flush()
 
     def _until(self, states: Sequence[State | None], k: int, fast: bool, deadline: float | None) -> Waiter:
         """Waits until k calls have ended, with fast until one has failed; or until the time is up."""
         with self._worker.lock:
-            waiter = self._waiter = Waiter(states, k, fast)
+            waiter = Waiter(states, k, fast)
+            self._waiters.append(waiter)
         try:
             self._block(waiter.done, deadline, waiter)
         finally:
-            self._waiter = None
+            self._waiters.remove(waiter)
         return waiter
 
     def result(self, state: State, timeout: float | None) -> Any:
@@ -455,8 +384,8 @@ class Calls:
         """Has a dataset brought into memory, if it is not in the message."""
         inside = d.place.kind == m.INLINE
         key = (state.ref, element)
-        if not inside and key not in self._reads:
-            with self._worker.lock:
+        with self._worker.lock:
+            if not inside and key not in self._reads:
                 self.flush()
                 self._reads[key] = None
                 self._worker.send(m.CallRead(self.run.id, state.ref, 0, element))
@@ -466,17 +395,18 @@ class Calls:
         """The value of a dataset of a call."""
         key = self._ask(state, d, element)
         if key is not None:
-            if not self._block(lambda: self._reads[key] is not None, deadline):
+            if not self._block(lambda: self._reads.get(key, LOST) is not None, deadline):
                 raise TimeoutError(f"{what}: it was not in memory within {timeout:g} s")
-            answer = typing.cast("m.CallEnd", self._reads[key])
+            answer = self._reads.get(key) or LOST
             if answer.error is not None:
-                del self._reads[key]  # it may be asked for again
+                self._reads.pop(key, None)  # it may be asked for again
                 raise CallFailed(f"{what}: {answer.error.message}", answer.error.codes, answer.error.stack)
             d = answer.outputs[0]
-        before = len(self.run.maps)
-        value = self._memory.load(self.run, d, state.want, {})
-        while len(self.run.maps) > before:
-            self._keep(state, self.run.maps.pop())
+        with self._making(what):
+            before = len(self.run.maps)
+            value = self._memory.load(self.run, d, state.want, {})
+            while len(self.run.maps) > before:
+                self._keep(state, self.run.maps.pop())
         return value
 
     def _keep(self, state: State, mapped: mmap.mmap) -> None:
@@ -520,7 +450,7 @@ class Calls:
             if isinstance(f, Called) and f.calls is not self:
                 raise ValueError("wait: a future is of another task")
         k = min(k, len(futures))
-        states = [_call_of(f) for f in futures]
+        states = [call_of(f) for f in futures]
         self._mine("wait", lambda: self._until(states, k, False, _deadline(timeout)))
         with self._worker.lock:
             ready = sorted((0 if s is None else s.order, i) for i, s in enumerate(states) if s is None or s.end is not None)[:k]
@@ -533,7 +463,7 @@ class Calls:
 
     def _get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
         deadline = _deadline(timeout)
-        waiter = self._until([_call_of(f) for f in futures], len(futures), True, deadline)
+        waiter = self._until([call_of(f) for f in futures], len(futures), True, deadline)
         if waiter.failed is not None:
             self._failed(waiter.failed)
         if waiter.need > 0:
@@ -544,11 +474,6 @@ class Calls:
                 if d is not None:
                     self._ask(f.state, d, 0)
         return [f.result(None if deadline is None else max(0.0, deadline - time.monotonic())) for f in futures]
-
-
-def _call_of(f: Future) -> State | None:
-    """The call that is to end; None for what has its value."""
-    return f.state if isinstance(f, Called) and f.state.put is None else None
 
 
 def _deadline(timeout: float | None) -> float | None:

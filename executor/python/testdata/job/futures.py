@@ -199,6 +199,35 @@ def threads(n):
     return [*said, f.result()]
 
 
+def strands(n):
+    """Threads make calls and wait for them, each in a strand, beside the task's own."""
+    shared = cascade.put(np.arange(50000.0))
+    got = [None] * n
+
+    def work(i):
+        with cascade.strand(f"worker {i}"):
+            large = [cascade.call(filled, 10 * i + k, 50000) for k in range(3)]
+            mine = cascade.put(np.full(20000, float(i)))
+            done, rest = cascade.wait(large, k=2, timeout=600)
+            late = cascade.call(until, place(f"never{i}"), 1)
+            try:
+                late.result(timeout=0.01)
+            except TimeoutError:
+                late.cancel()
+            got[i] = [
+                [float(x[-1]) for x in cascade.get(large)], len(done), len(rest), cascade.call(mean, mine).result(),
+                cascade.call(mean, shared).result(), sum(float(x[0]) for x in cascade.call(squares, 4)),
+            ]  # fmt: skip
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(n)]
+    for t in threads:
+        t.start()
+    own = cascade.get([cascade.call(double, i) for i in range(20)])
+    for t in threads:
+        t.join()
+    return [got, sum(own)]
+
+
 def counted(mark, x):
     """How often it was called, and what it got."""
     with open(mark, "a+") as f:
