@@ -128,7 +128,13 @@ func Append(b []byte, m Message) []byte {
 }
 
 // Encode encodes m.
-func Encode(m Message) []byte { return Append(make([]byte, 0, 256), m) }
+func Encode(m Message) []byte {
+	size := 256
+	if m, ok := m.(interface{ size() int }); ok {
+		size = m.size()
+	}
+	return Append(make([]byte, 0, size), m)
+}
 
 // AppendRecord appends a record of the store in the form of messages: record
 // lists its fields as one Struct.

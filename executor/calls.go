@@ -54,8 +54,7 @@ type calls struct {
 	making sync.Mutex // held while one is made, which may wait for memory; and numbers are given
 
 	mu     sync.Mutex // guards what follows; never held while anything is waited for
-	made   map[comms.CallRef]*callState
-	kinds  map[string]uint32
+	kinds  map[string]uint32 // nil: nothing was called
 	batch  comms.Calls // to be sent
 	bytes  int         // of it, about
 	drops  []comms.CallRef
@@ -84,15 +83,17 @@ type callState struct {
 	order    uint64         // it is the order-th that ended
 	elements []comms.Desc   // of its stream
 	sets     []*waiter      // that wait for it
-	futures  int32          // that were not dropped
 	value    any            // a value that was put
 	put      bool
+	futures  int32 // that were not dropped
+	calls    *calls
 }
 
 // strand is a line of execution that numbers its calls.
 type strand struct {
-	id   uint64
-	next uint64
+	id    uint64
+	next  uint64
+	calls callIndex // that are not dropped; calls.mu guards it
 }
 
 type (
@@ -114,7 +115,7 @@ func Strand(ctx context.Context, name string) context.Context {
 	c := &r.calls
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.made == nil {
+	if c.kinds == nil {
 		c.init(r)
 	}
 	s := c.strands[id]
@@ -273,7 +274,7 @@ func here(ctx context.Context, v any) (any, error) {
 
 // init makes what the calls of a run need. mu is held.
 func (c *calls) init(r *run) {
-	c.made, c.kinds, c.reads, c.waiters = map[comms.CallRef]*callState{}, map[string]uint32{}, map[readKey]*readState{}, map[*waiter]struct{}{}
+	c.kinds, c.reads, c.waiters = map[string]uint32{}, map[readKey]*readState{}, map[*waiter]struct{}{}
 	c.strands = map[uint64]*strand{}
 	c.batch.Run = r.ID
 	c.timer = time.AfterFunc(time.Hour, func() { r.flushCalls() })
@@ -363,11 +364,11 @@ const (
 func (r *run) addCall(it comms.CallItem, news []comms.CallKind, once, sealed bool) *callState {
 	c := &r.calls
 	c.mu.Lock()
-	if c.made == nil {
+	if c.kinds == nil {
 		c.init(r)
 	}
-	state := &callState{ref: it.Ref}
-	c.made[it.Ref] = state
+	state := &callState{ref: it.Ref, calls: c}
+	c.index(it.Ref.Strand).add(state)
 	c.once = c.once || once
 	c.batch.Kinds = append(c.batch.Kinds, news...)
 	c.batch.Items = append(c.batch.Items, it)
@@ -455,7 +456,7 @@ func (r *run) callKind(fn *Func, o *CallOptions) (id uint32, news []comms.CallKi
 		}
 		k.Outputs = append(k.Outputs, out)
 	}
-	if c.made == nil {
+	if c.kinds == nil {
 		c.init(r)
 	}
 	c.kinds[key] = k.ID

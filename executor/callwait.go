@@ -145,7 +145,7 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 	c.mu.Unlock()
 	r.flushCalls()
 	c.mu.Lock()
-	if c.made == nil {
+	if c.kinds == nil {
 		c.init(r)
 	}
 	c.waiters[w] = struct{}{}
@@ -189,7 +189,7 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 // ended counts those of some calls that have ended since a waiter named them. calls.mu is held.
 func ended(c *calls, refs []comms.CallRef) (n int) {
 	for _, ref := range refs {
-		if s := c.made[ref]; s == nil || s.end != nil {
+		if s := c.find(ref); s == nil || s.end != nil {
 			n++
 		}
 	}
@@ -231,7 +231,7 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 			c.readEnded(e)
 			continue
 		}
-		s := c.made[e.Ref]
+		s := c.find(e.Ref)
 		switch {
 		case s == nil: // it was dropped
 		case e.Element:

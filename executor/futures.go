@@ -22,11 +22,11 @@ type Future struct {
 	run     *run // nil outside an executor, or when the call could not be made
 	state   *callState
 	output  uint32
+	of      futureOf
+	have    bool
 	element uint64
 	input   *inputRef
-	of      futureOf
-	value   any // outside an executor
-	have    bool
+	value   any   // outside an executor
 	err     error // the call could not be made, or has failed in place
 }
 
@@ -44,19 +44,19 @@ func (r *run) newFuture(s *callState, typ reflect.Type, output uint32, element u
 	r.calls.mu.Lock()
 	s.futures++
 	r.calls.mu.Unlock()
-	runtime.AddCleanup(f, func(s *callState) { r.dropFuture(s) }, s)
+	runtime.AddCleanup(f, dropFuture, s)
 	return f
 }
 
 // dropFuture counts a future that is gone. With the last of a call the agent is told.
-func (r *run) dropFuture(s *callState) {
-	c := &r.calls
+func dropFuture(s *callState) {
+	c := s.calls
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.futures--; s.futures > 0 || c.closed || c.made[s.ref] != s {
+	if s.futures--; s.futures > 0 || c.closed || c.find(s.ref) != s {
 		return
 	}
-	delete(c.made, s.ref)
+	c.index(s.ref.Strand).remove(s.ref.Number)
 	if c.drops = append(c.drops, s.ref); !c.armed {
 		c.armed = true
 		c.timer.Reset(batchAge)
@@ -92,7 +92,7 @@ func (f *Future) Get(ctx context.Context) (any, error) {
 	case f.state.put:
 		return f.state.value, nil
 	}
-	if f.of == ofCall {
+	if f.of == ofCall && !f.Done() {
 		if err := f.run.await(ctx, []*callState{f.state}, 1, false); err != nil {
 			return nil, err
 		}
@@ -237,7 +237,7 @@ func (r *run) eachCompleted(ctx context.Context, w *waiter, places map[*callStat
 	c := &r.calls
 	c.mu.Lock()
 	for s := range places {
-		if c.made[s.ref] != s {
+		if c.find(s.ref) != s {
 			continue
 		}
 		if s.end != nil {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -142,7 +143,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 	if s == nil && m.Kind != 0 {
 		return fmt.Errorf("call %v is of kind %d, which it has not announced", m.Ref, m.Kind)
 	}
-	sum, err := by.sum(s, m)
+	sum, err := c.sum(by, s, m)
 	if err != nil {
 		return err
 	}
@@ -186,19 +187,23 @@ func (s *callShape) stays() bool {
 
 // sum tells calls of one name apart. Two tries of a task that make the same call have
 // the same sum, wherever their arguments lie.
-func (by *caller) sum(s *callShape, m *comms.CallItem) (xxh3.Uint128, error) {
-	same := *m
-	same.Ref, same.Kind = comms.CallRef{}, 0
-	same.Inputs = slices.Clone(m.Inputs)
-	earlier := make([]byte, 0, 64)
+func (c *Core) sum(by *caller, s *callShape, m *comms.CallItem) (xxh3.Uint128, error) {
+	kind := uint64(0)
 	if s != nil {
-		earlier = fmt.Appendf(earlier, "%x", s.sum)
+		kind = s.sum
 	}
-	for i := range same.Inputs {
-		in := &same.Inputs[i]
+	b := binary.LittleEndian.AppendUint64(c.sumBuf[:0], kind)
+	b = appendPart(appendPart(b, m.Name), m.With)
+	for i := range m.Inputs {
+		in := &m.Inputs[i]
+		b = append(b, byte(in.From))
+		for _, n := range [...]uint64{uint64(in.Port), uint64(in.Output), in.Element, uint64(in.Input), uint64(in.Item)} {
+			b = binary.AppendUvarint(b, n)
+		}
 		if in.From != comms.FromCall {
-			if in.Data.Place.Kind != comms.PlaceInline || in.From == comms.FromInput {
-				in.Data.Place = comms.Place{}
+			b = appendDesc(b, &in.Data)
+			if in.Data.Place.Kind == comms.PlaceInline && in.From != comms.FromInput {
+				b = appendPart(b, in.Data.Place.Bytes)
 			}
 			continue
 		}
@@ -207,9 +212,31 @@ func (by *caller) sum(s *callShape, m *comms.CallItem) (xxh3.Uint128, error) {
 			return xxh3.Uint128{}, fmt.Errorf("call %v reads call %v, which it has not made or has dropped", m.Ref, in.Ref)
 		}
 		sum := other.row().sum.Bytes()
-		earlier = append(earlier, sum[:]...)
+		b = append(b, sum[:]...)
 	}
-	return xxh3.Hash128(append(comms.Encode(&comms.Calls{Items: []comms.CallItem{same}}), earlier...)), nil
+	if cap(b) <= mostSumBuf {
+		c.sumBuf = b
+	}
+	return xxh3.Hash128(b), nil
+}
+
+// mostSumBuf is how large the memory may be that is kept for the next sum.
+const mostSumBuf = 64 << 10
+
+// appendDesc writes what a dataset is, not where it lies.
+func appendDesc(b []byte, d *comms.Desc) []byte {
+	for _, n := range [...]uint64{uint64(d.Ref.Task), uint64(d.Ref.Output), d.Ref.Element, uint64(d.Attempt), d.Size, uint64(len(d.Shape))} {
+		b = binary.AppendUvarint(b, n)
+	}
+	for _, n := range d.Shape {
+		b = binary.AppendUvarint(b, n)
+	}
+	return appendPart(appendPart(appendPart(b, d.Codec), d.DType), d.Hash)
+}
+
+// appendPart writes bytes so that they cannot be taken for those of others.
+func appendPart[T ~string | ~[]byte](b []byte, part T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }
 
 // released tells whether a row that has ended well has lost what it made.

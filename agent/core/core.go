@@ -101,6 +101,7 @@ type Core struct {
 	reap      []*caller // whose task may have ended
 	calls     uint64    // names that were made so far
 	callTold  []*caller // with ends to be sent in this step
+	sumBuf    []byte    // memory of the last sum of a call
 	rowsEnded []rowRef  // whose ends are to be followed
 	argsLost  []rowRef  // with arguments whose bytes are gone
 	loans     map[ledger.Key]*loan
