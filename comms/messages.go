@@ -75,16 +75,12 @@ const (
 	TypeLease     Type = 60 // agent -> executor: answers LeaseReq
 	TypeReport    Type = 61 // executor -> agent: changes of runs, in order
 	TypeStop      Type = 62 // agent -> executor: end when the queue has ended, or at once
-	TypeCall      Type = 63 // executor -> agent: a run calls a function as a task of its own
-	TypeAwait     Type = 64 // executor -> agent: a run waits for the result of a call
-	TypeReturned  Type = 65 // agent -> executor: answers Await
-
-	TypeCalls    Type = 90 // executor -> agent: a run makes tasks
-	TypeCallEnds Type = 91 // agent -> executor: what became of a run's calls
-	TypeCallRead Type = 92 // executor -> agent: asks for a result of a call to be in memory
-	TypeCallWait Type = 93 // executor -> agent: a run waits for calls
-	TypeCallGo   Type = 94 // agent -> executor: answers CallWait
-	TypeCallDrop Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
+	TypeCalls     Type = 90 // executor -> agent: a run makes tasks
+	TypeCallEnds  Type = 91 // agent -> executor: what became of a run's calls
+	TypeCallRead  Type = 92 // executor -> agent: asks for a result of a call to be in memory
+	TypeCallWait  Type = 93 // executor -> agent: a run waits for calls
+	TypeCallGo    Type = 94 // agent -> executor: answers CallWait
+	TypeCallDrop  Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
 
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
@@ -343,12 +339,6 @@ func newMessage(t Type) Message {
 		return new(GangCommand)
 	case TypeStop:
 		return new(Stop)
-	case TypeCall:
-		return new(Call)
-	case TypeAwait:
-		return new(Await)
-	case TypeReturned:
-		return new(Returned)
 	case TypeCalls:
 		return new(Calls)
 	case TypeCallEnds:
