@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,6 +138,26 @@ class Waiter:
     def at_once(self) -> bool:
         """Whether the run goes on without waiting for its core: it will fail."""
         return self.fast and self.failed is not None
+
+
+class Collector:
+    """Futures as they end."""
+
+    def __init__(self, futures: Sequence[Future]) -> None:
+        """The lock is held."""
+        self.left: dict[m.CallRef, list[Future]] = {}
+        ended: list[tuple[int, int, Future]] = []
+        for i, f in enumerate(futures):
+            state = call_of(f)
+            if state is not None and state.end is None:
+                self.left.setdefault(state.ref, []).append(f)
+            else:
+                ended.append((0 if state is None else state.order, i, f))
+        self.ready = deque(f for _, _, f in sorted(ended))
+
+    def ended(self, state: State) -> None:
+        """A call has ended."""
+        self.ready.extend(self.left.pop(state.ref, ()))
 
 
 def call_of(f: Future) -> State | None:
