@@ -90,6 +90,7 @@ func TestFutures(t *testing.T) {
 		{"options", 2, `[[2,2],"futures.fails_first: LookupError: the first time","futures.fails_first: LookupError: the first time","futures.until: it ran longer than its timeout of 0.05 s"]`},
 		{"threads", 2, `["call futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","the result of futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","wait: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `",4]`},
 		{"strands", 3, `[[[[0,1,2],2,1,0,24999.5,14],[[10,11,12],2,1,1,24999.5,14],[[20,21,22],2,1,2,24999.5,14]],380]`},
+		{"drops", 60, `1770`}, // of 8 MB each, and the store has 256 MiB
 		{"views", 8, `[[0,3,6],[0,1,2,3,4,5,6,7]]`},
 	} {
 		t.Run(test.function, func(t *testing.T) {

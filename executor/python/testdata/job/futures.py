@@ -166,6 +166,11 @@ def views(n):
     return [[float(x[0]) for x in kept], means]
 
 
+def drops(n):
+    """More results than the store has room for, each looked at for a while."""
+    return sum(float(cascade.call(filled, i, 1000000).result().mean()) for i in range(n))
+
+
 def filled(i, size):
     return np.full(size, float(i))
 
