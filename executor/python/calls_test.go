@@ -81,7 +81,8 @@ func TestFutures(t *testing.T) {
 	}{
 		{"arguments", 4, `[12,114,[0,2,4,6,114],"call futures.double: it takes 1 arguments by place, and got 2: give others by name","call futures.double: argument x is given twice","a value of type dict cannot be sent to another process: a future can be an argument of a call, or an element of a list that is one, but not part of another value. Return bytes, text, numbers, lists, dicts, NumPy arrays, Arrow tables, or what pickle takes","futures.double does not yield: it has one result"]`},
 		{"burst", 300, `89700`},
-		{"order", 3, `[[false,false,false],[0,3],2,1,0]`},
+		{"many", 3000, `8997000`},
+		{"order", 3, `[[false,false,false],[0,3],[2,2],[1,1],[0,0],[2,1,0],"1 of 4 calls have not ended within 0.02 s"]`},
 		{"timeouts", 3, `["the result of futures.until: it has not ended within 0.02 s","get: 1 of 1 calls have not ended within 0.02 s",8,3,true]`},
 		{"failures", 3, `["futures.fails: ValueError: no good","ValueError","futures.until: it takes too long",2,0,true]`},
 		{"values", 100000, `[99999,false,{"a":[1,2]},true,[49999.5,49999.5,49999.5]]`},
@@ -89,6 +90,7 @@ func TestFutures(t *testing.T) {
 		{"options", 2, `[[2,2],"futures.fails_first: LookupError: the first time","futures.fails_first: LookupError: the first time","futures.until: it ran longer than its timeout of 0.05 s"]`},
 		{"threads", 2, `["call futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","the result of futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","wait: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `",4]`},
 		{"strands", 3, `[[[[0,1,2],2,1,0,24999.5,14],[[10,11,12],2,1,1,24999.5,14],[[20,21,22],2,1,2,24999.5,14]],380]`},
+		{"drops", 60, `1770`}, // of 8 MB each, and the store has 256 MiB
 		{"views", 8, `[[0,3,6],[0,1,2,3,4,5,6,7]]`},
 	} {
 		t.Run(test.function, func(t *testing.T) {

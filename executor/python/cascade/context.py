@@ -123,6 +123,8 @@ class Calls(Protocol):
 
     def wait(self, futures: Sequence[Future], k: int, timeout: float | None) -> tuple[list[Future], list[Future]]: ...
 
+    def as_completed(self, futures: Sequence[Future], timeout: float | None) -> Iterator[Future]: ...
+
     def get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]: ...
 
 
@@ -234,6 +236,17 @@ def wait(futures: Iterable[Future], k: int = 1, timeout: float | None = None) ->
     if _host is not None:
         return _host.own_calls("wait").wait(futures, k, timeout)
     return futures[:k], futures[k:]
+
+
+def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Iterator[Future]:
+    """The futures as they end, well or not: of many this takes less than to wait for one after the other.
+
+    When timeout seconds are over before all have ended it raises TimeoutError.
+    """
+    futures = list(futures)
+    if _host is not None:
+        return _host.own_calls("wait").as_completed(futures, timeout)
+    return iter(futures)
 
 
 def get(futures: Iterable[Future], timeout: float | None = None) -> list[Any]:

@@ -23,7 +23,7 @@ from ..context import CallCancelled, CallFailed, Future, Options, by_name
 from ..values import encode
 from ..wire import messages as m
 from ..wire.envelope import LinkError
-from .futures import Called, InputFuture, State, Waiter, call_of, signature_of
+from .futures import Called, Collector, InputFuture, State, Waiter, call_of, signature_of
 from .outputs import ALL
 from .queue import Run, Stopped
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from .outputs import Memory
 
 
-NOT_HERE = "{}: only the thread in which the task's function runs can do that, or another one in a block `with cascade.strand(NAME):`"
+NOT_HERE = (
+    "{}: only the thread in which the task's function runs can do that, or another one in a block `with cascade.strand(NAME):`"
+)
 MOST_BATCH = 1000  # calls in one message
 MOST_BYTES = 1 << 20  # of values in one message, about
 LOST = m.CallEnd(error=m.TaskError(m.STORE, "another thread could not read it"))
@@ -55,7 +57,7 @@ class Calls:
         self._waiting = False  # a CallWait is not answered
         self._wait = 0  # its number
         self._refusals: list[m.TaskError] = []  # of waits
-        self._waiters: list[Waiter] = []
+        self._waiters: list[Waiter | Collector] = []
         self._blocked = 0  # threads that wait
         self._reads: dict[tuple[m.CallRef, int], m.CallEnd | None] = {}
         self.released: deque[State] = deque()  # of Futures and views that are gone
@@ -399,7 +401,8 @@ class Calls:
                 raise TimeoutError(f"{what}: it was not in memory within {timeout:g} s")
             answer = self._reads.get(key) or LOST
             if answer.error is not None:
-                self._reads.pop(key, None)  # it may be asked for again
+                with self._worker.lock:
+                    self._reads.pop(key, None)  # it may be asked for again
                 raise CallFailed(f"{what}: {answer.error.message}", answer.error.codes, answer.error.stack)
             d = answer.outputs[0]
         with self._making(what):
@@ -451,11 +454,27 @@ class Calls:
                 raise ValueError("wait: a future is of another task")
         k = min(k, len(futures))
         states = [call_of(f) for f in futures]
-        self._mine("wait", lambda: self._until(states, k, False, _deadline(timeout)))
+        if sum(s is None or s.end is not None for s in states) < k:
+            self._mine("wait", lambda: self._until(states, k, False, _deadline(timeout)))
         with self._worker.lock:
             ready = sorted((0 if s is None else s.order, i) for i, s in enumerate(states) if s is None or s.end is not None)[:k]
         chosen = {i for _, i in ready}
         return [futures[i] for _, i in ready], [f for i, f in enumerate(futures) if i not in chosen]
+
+    def as_completed(self, futures: Sequence[Future], timeout: float | None) -> Iterator[Future]:
+        """The futures as they end."""
+        deadline = _deadline(timeout)
+        with self._worker.lock:
+            some = Collector(futures)
+            self._waiters.append(some)
+        try:
+            for n in range(len(futures)):
+                if not some.ready and not self._mine("wait", lambda: self._block(lambda: bool(some.ready), deadline)):
+                    raise TimeoutError(f"{len(futures) - n} of {len(futures)} calls have not ended within {timeout:g} s")
+                yield some.ready.popleft()
+        finally:
+            with self._worker.lock:
+                self._waiters.remove(some)
 
     def get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
         """The values of all, or the first error at once."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..context import Future, places
 from ..values import hints_of
 from ..wire import messages as m
 from .functions import resolve
-
-if TYPE_CHECKING:
-    from .calls import Calls
 
 MOST_REFS = 16  # calls that a wait names
 
@@ -55,10 +53,24 @@ class State:
         self.holds = 1  # the Future, and the views of shared memory
 
 
+class Owner(Protocol):
+    """The calls of a run, as their futures use them."""
+
+    released: deque[State]  # of futures that are gone
+
+    def result(self, state: State, timeout: float | None) -> Any: ...
+
+    def element(self, state: State, n: int) -> tuple[Any] | None: ...
+
+    def look(self, state: State) -> bool: ...
+
+    def cancel(self, state: State, why: str) -> None: ...
+
+
 class Called(Future):
     """A Future of a run."""
 
-    def __init__(self, calls: Calls, state: State) -> None:
+    def __init__(self, calls: Owner, state: State) -> None:
         super().__init__()
         self.calls, self.state = calls, state
         self._known = False
@@ -95,7 +107,7 @@ class Called(Future):
 class InputFuture(Future):
     """An input of a run, to be passed on."""
 
-    def __init__(self, calls: Calls, name: str, index: int, given: m.Desc) -> None:
+    def __init__(self, calls: Owner, name: str, index: int, given: m.Desc) -> None:
         super().__init__()
         self.calls, self.name, self.index, self.given = calls, name, index, given
 
@@ -137,6 +149,26 @@ class Waiter:
     def at_once(self) -> bool:
         """Whether the run goes on without waiting for its core: it will fail."""
         return self.fast and self.failed is not None
+
+
+class Collector:
+    """Futures as they end."""
+
+    def __init__(self, futures: Sequence[Future]) -> None:
+        """The lock is held."""
+        self.left: dict[m.CallRef, list[Future]] = {}
+        ended: list[tuple[int, int, Future]] = []
+        for i, f in enumerate(futures):
+            state = call_of(f)
+            if state is not None and state.end is None:
+                self.left.setdefault(state.ref, []).append(f)
+            else:
+                ended.append((0 if state is None else state.order, i, f))
+        self.ready = deque(f for _, _, f in sorted(ended))
+
+    def ended(self, state: State) -> None:
+        """A call has ended."""
+        self.ready.extend(self.left.pop(state.ref, ()))
 
 
 def call_of(f: Future) -> State | None:

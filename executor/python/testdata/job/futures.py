@@ -69,6 +69,11 @@ def burst(n):
     return seen
 
 
+def many(n):
+    """So many that no part of it may look at all of them each time."""
+    return sum(f.result() for f in cascade.as_completed([cascade.call(double, i) for i in range(n)]))
+
+
 def order(n):
     """The order in which calls end, which is the other way round than that in which they are made."""
     names = [place(str(i)) for i in range(n)]
@@ -76,11 +81,18 @@ def order(n):
     said = [[f.done() for f in calls]]
     done, rest = cascade.wait(calls, timeout=0.02)
     said.append([len(done), len(rest)])
+    ends = cascade.as_completed(calls)
     for name in reversed(names):
         touch(name)
-        (first,), calls = cascade.wait(calls)
-        said.append(first.result())
+        (first,), rest = cascade.wait(rest)
+        said.append([first.result(), next(ends).result()])
         os.remove(name)
+    said.append([f.result() for f in cascade.as_completed(calls)])
+    late = cascade.call(until, place("later"), n)
+    try:
+        said.append([f.result() for f in cascade.as_completed([*calls, late], timeout=0.02)])
+    except TimeoutError as e:
+        said.append(str(e))
     return said
 
 
@@ -152,6 +164,11 @@ def views(n):
         means.append(float(x.mean()))
         del x
     return [[float(x[0]) for x in kept], means]
+
+
+def drops(n):
+    """More results than the store has room for, each looked at for a while."""
+    return sum(float(cascade.call(filled, i, 1000000).result().mean()) for i in range(n))
 
 
 def filled(i, size):
