@@ -382,7 +382,7 @@ func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
 	j := r.job
 	var ref comms.DatasetRef
 	if j.dyn != nil {
-		w := &j.dyn.rows[r.task]
+		w := j.dyn.rows.at(r.task)
 		n := in.Item
 		k := slices.IndexFunc(w.args, func(a argument) bool {
 			if a.port != in.Input {
@@ -593,8 +593,9 @@ func (c *Core) tellRoot(j *job, e comms.Event) {
 		return
 	}
 	if g := root.guestOf(); g != nil {
-		e.Executor = 0
-		c.say(g.owner, &comms.Forwarded{Call: root.id, Event: &e})
+		theirs := e
+		theirs.Executor = 0
+		c.say(g.owner, &comms.Forwarded{Call: root.id, Event: &theirs})
 		return
 	}
 	e.Task, e.Attempt, e.Cause.Ref = t, root.at(t).attempt, comms.DatasetRef{Task: t}

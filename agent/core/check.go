@@ -163,8 +163,8 @@ func (c *Core) checkRows() error {
 			continue
 		}
 		kept := 0
-		for t := range j.dyn.rows {
-			w := &j.dyn.rows[t]
+		for t := range j.dyn.rows.n {
+			w := j.dyn.rows.at(taskIndex(t))
 			if w.shape == nil && !w.value {
 				continue
 			}
@@ -387,7 +387,7 @@ func (c *Core) checkTasks(j *job) error {
 				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
 			}
 		case tAway:
-			if j.dyn == nil && (j.call == nil || j.call.borrows == nil) || j.dyn != nil && j.dyn.rows[t].out == nil && !slices.Contains(c.strange, rowRef{j, t}) {
+			if j.dyn == nil && (j.call == nil || j.call.borrows == nil) || j.dyn != nil && j.dyn.rows.at(t).out == nil && !slices.Contains(c.strange, rowRef{j, t}) {
 				return fmt.Errorf("task %d is away and no agent is to have it", t)
 			}
 		case tDelayed:

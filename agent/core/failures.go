@@ -193,10 +193,10 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 
 // retriesOn tells whether a task is tried again after an error: a call may name the errors.
 func (j *job) retriesOn(t taskIndex, e *comms.TaskError) bool {
-	if j.dyn == nil || j.dyn.rows[t].shape == nil || len(j.dyn.rows[t].shape.kind.RetryOn) == 0 {
+	if j.dyn == nil || j.dyn.rows.at(t).shape == nil || len(j.dyn.rows.at(t).shape.kind.RetryOn) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows[t].shape.kind.RetryOn, code) })
+	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows.at(t).shape.kind.RetryOn, code) })
 }
 
 // retry prepares the next attempt. After an error of the task itself it waits,

@@ -290,7 +290,7 @@ func (c *Core) missesHere(j *job, t taskIndex) bool {
 		c.sendBack(j, j.groupOf(t).unfit)
 		return true
 	}
-	if j.dyn.rows[t].shape.stays() {
+	if j.dyn.rows.at(t).shape.stays() {
 		return false
 	}
 	j.at(t).state = tAway
