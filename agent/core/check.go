@@ -148,7 +148,7 @@ func (c *Core) checkRows() error {
 			}
 		}
 		for _, by := range j.callers {
-			for ref, at := range by.calls {
+			for ref, at := range by.calls.all {
 				if c.byJob[at.job.id] != at.job || at.row().ref != ref || at.job.dyn.by != by || !at.row().value && at.row().shape == nil {
 					return fmt.Errorf("job %s: task %d has call %v, which is not there", j.id, by.task, ref)
 				}

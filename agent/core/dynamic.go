@@ -463,8 +463,8 @@ func (c *Core) forgetRow(at rowRef) {
 		}
 	}
 	by := j.dyn.by
-	if by.calls[w.ref] == at {
-		delete(by.calls, w.ref)
+	if made, _ := by.calls.get(w.ref); made == at {
+		by.calls.delete(w.ref)
 	}
 	*w = callRow{}
 	if j.dyn.kept--; j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
