@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
-	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -53,10 +52,10 @@ type Items []any
 type calls struct {
 	making sync.Mutex // held while one is made, which may wait for memory; and numbers are given
 
-	mu     sync.Mutex // guards what follows; never held while anything is waited for
+	mu     sync.Mutex        // guards what follows; never held while anything is waited for
 	kinds  map[string]uint32 // nil: nothing was called
-	batch  comms.Calls // to be sent
-	bytes  int         // of it, about
+	batch  comms.Calls       // to be sent
+	bytes  int               // of it, about
 	drops  []comms.CallRef
 	armed  bool // the timer runs
 	timer  *time.Timer
@@ -89,55 +88,7 @@ type callState struct {
 	calls    *calls
 }
 
-// strand is a line of execution that numbers its calls.
-type strand struct {
-	id    uint64
-	next  uint64
-	calls callIndex // that are not dropped; calls.mu guards it
-}
-
-type (
-	strandKey struct{}
-	onceKey   struct{}
-)
-
-// Strand returns a context whose calls are numbered on their own. A task that calls from
-// several goroutines gives each a strand, named so that another run of the task names
-// it equally: else it does not meet the calls that it made before. A strand that is
-// named twice goes on with its numbers.
-func Strand(ctx context.Context, name string) context.Context {
-	r, _ := ctx.Value(taskKey{}).(*run)
-	if r == nil {
-		return ctx
-	}
-	parent := r.strand(ctx)
-	id := strandID(parent.id, name)
-	c := &r.calls
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.kinds == nil {
-		c.init(r)
-	}
-	s := c.strands[id]
-	if s == nil {
-		s = &strand{id: id}
-		c.strands[id] = s
-	}
-	return context.WithValue(ctx, strandKey{}, s)
-}
-
-// strandID is the number of a strand, never that of the first one.
-func strandID(parent uint64, name string) uint64 {
-	b := fmt.Appendf(nil, "%016x%s", parent, name)
-	return max(xxh3.Hash(b), 1)
-}
-
-func (r *run) strand(ctx context.Context) *strand {
-	if s, _ := ctx.Value(strandKey{}).(*strand); s != nil {
-		return s
-	}
-	return &r.calls.base
-}
+type onceKey struct{}
 
 // NotRepeatable returns a context for calls of a task that does other things each time that
 // it runs: another run of it meets nothing that this one has called.
@@ -356,7 +307,7 @@ func (reg *Registry) Put(ctx context.Context, v any) (*Future, error) {
 // mostBatch and mostBytes bound a message of calls; batchAge how long the first of them waits for others.
 const (
 	mostBatch = 1000
-	mostBytes = 1 << 20
+	mostBytes = 64 << 10
 	batchAge  = 100 * time.Microsecond
 )
 
@@ -368,7 +319,7 @@ func (r *run) addCall(it comms.CallItem, news []comms.CallKind, once, sealed boo
 		c.init(r)
 	}
 	state := &callState{ref: it.Ref, calls: c}
-	c.index(it.Ref.Strand).add(state)
+	c.callsOf(it.Ref.Strand).Set(it.Ref.Number, state)
 	c.once = c.once || once
 	c.batch.Kinds = append(c.batch.Kinds, news...)
 	c.batch.Items = append(c.batch.Items, it)

@@ -56,7 +56,7 @@ func dropFuture(s *callState) {
 	if s.futures--; s.futures > 0 || c.closed || c.find(s.ref) != s {
 		return
 	}
-	c.index(s.ref.Strand).remove(s.ref.Number)
+	c.callsOf(s.ref.Strand).Delete(s.ref.Number)
 	if c.drops = append(c.drops, s.ref); !c.armed {
 		c.armed = true
 		c.timer.Reset(batchAge)

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -24,7 +23,7 @@ type caller struct {
 	task   taskIndex
 	run    *run // nil between two tries
 	once   bool // another run of it meets nothing
-	calls  map[comms.CallRef]rowRef
+	calls  callTable
 	kinds  map[uint32]*callShape // as the present run numbers them
 	shapes map[uint64]*callShape // by their sums
 	jobs   []*job                // of its rows; the last takes new ones
@@ -93,7 +92,7 @@ func (c *Core) called(ex *executor, m *comms.Calls) {
 func (c *Core) callerOf(r *run) *caller {
 	by := r.job.callers[r.task]
 	if by == nil {
-		by = &caller{job: r.job, task: r.task, calls: map[comms.CallRef]rowRef{}, shapes: map[uint64]*callShape{}}
+		by = &caller{job: r.job, task: r.task, shapes: map[uint64]*callShape{}}
 		if r.job.callers == nil {
 			r.job.callers = map[taskIndex]*caller{}
 		}
@@ -147,7 +146,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 	if err != nil {
 		return err
 	}
-	if old, ok := by.calls[m.Ref]; ok {
+	if old, ok := by.calls.get(m.Ref); ok {
 		w := old.row()
 		over := old.job.at(old.task).state.over()
 		if w.sum == sum && !(over && c.released(old)) {
@@ -158,14 +157,14 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 		}
 		c.giveUp(old) // a caller that does not repeat itself, or whose result is needed again
 	}
-	if len(by.calls) >= mostCalls {
-		return fmt.Errorf("it has %d calls and values outstanding, the limit is %d: let it wait for some, and drop them", len(by.calls), mostCalls)
+	if by.calls.n >= mostCalls {
+		return fmt.Errorf("it has %d calls and values outstanding, the limit is %d: let it wait for some, and drop them", by.calls.n, mostCalls)
 	}
 	if m.Kind == 0 {
 		return c.putValue(by, r, m, sum)
 	}
 	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays()})
-	by.calls[m.Ref] = at
+	by.calls.set(m.Ref, at)
 	at.row().args = make([]argument, len(m.Inputs))
 	for i := range m.Inputs {
 		if err := c.callArgument(by, r, at, i, &m.Inputs[i]); err != nil {
@@ -185,60 +184,6 @@ func (s *callShape) stays() bool {
 	return s.kind.Here || slices.ContainsFunc(s.group.Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone })
 }
 
-// sum tells calls of one name apart. Two tries of a task that make the same call have
-// the same sum, wherever their arguments lie.
-func (c *Core) sum(by *caller, s *callShape, m *comms.CallItem) (xxh3.Uint128, error) {
-	kind := uint64(0)
-	if s != nil {
-		kind = s.sum
-	}
-	b := binary.LittleEndian.AppendUint64(c.sumBuf[:0], kind)
-	b = appendPart(appendPart(b, m.Name), m.With)
-	for i := range m.Inputs {
-		in := &m.Inputs[i]
-		b = append(b, byte(in.From))
-		for _, n := range [...]uint64{uint64(in.Port), uint64(in.Output), in.Element, uint64(in.Input), uint64(in.Item)} {
-			b = binary.AppendUvarint(b, n)
-		}
-		if in.From != comms.FromCall {
-			b = appendDesc(b, &in.Data)
-			if in.Data.Place.Kind == comms.PlaceInline && in.From != comms.FromInput {
-				b = appendPart(b, in.Data.Place.Bytes)
-			}
-			continue
-		}
-		other, ok := by.calls[in.Ref]
-		if !ok {
-			return xxh3.Uint128{}, fmt.Errorf("call %v reads call %v, which it has not made or has dropped", m.Ref, in.Ref)
-		}
-		sum := other.row().sum.Bytes()
-		b = append(b, sum[:]...)
-	}
-	if cap(b) <= mostSumBuf {
-		c.sumBuf = b
-	}
-	return xxh3.Hash128(b), nil
-}
-
-// mostSumBuf is how large the memory may be that is kept for the next sum.
-const mostSumBuf = 64 << 10
-
-// appendDesc writes what a dataset is, not where it lies.
-func appendDesc(b []byte, d *comms.Desc) []byte {
-	for _, n := range [...]uint64{uint64(d.Ref.Task), uint64(d.Ref.Output), d.Ref.Element, uint64(d.Attempt), d.Size, uint64(len(d.Shape))} {
-		b = binary.AppendUvarint(b, n)
-	}
-	for _, n := range d.Shape {
-		b = binary.AppendUvarint(b, n)
-	}
-	return appendPart(appendPart(appendPart(b, d.Codec), d.DType), d.Hash)
-}
-
-// appendPart writes bytes so that they cannot be taken for those of others.
-func appendPart[T ~string | ~[]byte](b []byte, part T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
-}
-
 // released tells whether a row that has ended well has lost what it made.
 func (c *Core) released(at rowRef) bool {
 	if at.row().failed != nil {
@@ -255,7 +200,7 @@ func (c *Core) released(at rowRef) bool {
 // giveUp takes a row from its caller: it is ended, and forgotten with its end.
 func (c *Core) giveUp(at rowRef) {
 	w := at.row()
-	delete(at.job.dyn.by.calls, w.ref)
+	at.job.dyn.by.calls.delete(w.ref)
 	w.dropped, w.run = true, 0
 	if !at.job.at(at.task).state.over() {
 		c.cancelRow(at, "its caller does not call it any more")
@@ -282,7 +227,7 @@ func (c *Core) putValue(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128)
 	if _, err := c.ownValue(r, at.job, d); err != nil {
 		return fmt.Errorf("value %v: %w", m.Ref, err)
 	}
-	by.calls[m.Ref] = at
+	by.calls.set(m.Ref, at)
 	return nil
 }
 
@@ -340,7 +285,7 @@ func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.Call
 
 // readCall makes what another call of the same caller returns an argument.
 func (c *Core) readCall(by *caller, at rowRef, i int, in *comms.CallInput) {
-	other := by.calls[in.Ref]
+	other, _ := by.calls.get(in.Ref)
 	to := reader{at, i, in.Output, in.Element}
 	ref := comms.DatasetRef{Task: other.task, Output: in.Output, Element: in.Element}
 	if other.job.at(other.task).state.over() && !slices.Contains(c.rowsEnded, other) || other.job.data[ref] != nil {
@@ -357,7 +302,7 @@ func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
 	j := r.job
 	var ref comms.DatasetRef
 	if j.dyn != nil {
-		w := &j.dyn.rows[r.task]
+		w := j.dyn.rows.at(r.task)
 		n := in.Item
 		k := slices.IndexFunc(w.args, func(a argument) bool {
 			if a.port != in.Input {
@@ -524,7 +469,7 @@ func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
 		return
 	}
 	for _, ref := range m.Refs {
-		at, ok := r.caller.calls[ref]
+		at, ok := r.caller.calls.get(ref)
 		switch {
 		case !ok:
 		case m.Cancel:
@@ -568,9 +513,10 @@ func (c *Core) tellRoot(j *job, e comms.Event) {
 		return
 	}
 	if h := root.hosted(); h != nil {
-		e.Executor = 0
-		if w := &root.dyn.rows[t]; !w.left() {
-			c.report(h.owner, comms.GrantItem{Grant: w.grant, Event: &e})
+		if w := root.dyn.rows.at(t); !w.left() {
+			theirs := e
+			theirs.Executor = 0
+			c.report(h.owner, comms.GrantItem{Grant: w.grant, Event: &theirs})
 		}
 		return
 	}

@@ -150,7 +150,7 @@ func (c *Core) checkRows() error {
 			}
 		}
 		for _, by := range j.callers {
-			for ref, at := range by.calls {
+			for ref, at := range by.calls.all {
 				if c.byJob[at.job.id] != at.job || at.row().ref != ref || at.job.dyn.by != by || !at.row().value && at.row().shape == nil {
 					return fmt.Errorf("job %s: task %d has call %v, which is not there", j.id, by.task, ref)
 				}
@@ -165,8 +165,8 @@ func (c *Core) checkRows() error {
 			continue
 		}
 		kept := 0
-		for t := range j.dyn.rows {
-			w := &j.dyn.rows[t]
+		for t := range j.dyn.rows.n {
+			w := j.dyn.rows.at(taskIndex(t))
 			if w.shape == nil && !w.value {
 				continue
 			}
@@ -389,7 +389,7 @@ func (c *Core) checkTasks(j *job) error {
 				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
 			}
 		case tAway:
-			if j.dyn == nil || j.dyn.rows[t].out == nil && j.dyn.rows[t].copyOf == nil && !slices.Contains(c.strange, rowRef{j, t}) {
+			if j.dyn == nil || j.dyn.rows.at(t).out == nil && j.dyn.rows.at(t).copyOf == nil && !slices.Contains(c.strange, rowRef{j, t}) {
 				return fmt.Errorf("task %d is away and no agent is to have it", t)
 			}
 		case tDelayed:

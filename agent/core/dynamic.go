@@ -25,11 +25,34 @@ import (
 
 // dynamic is what makes a job one of dynamic tasks.
 type dynamic struct {
-	by     *caller   // whose calls they are; nil: they are another agent's
-	host   *hosting  // whose they are then
-	rows   []callRow // by task
-	kept   int       // rows that are not forgotten
+	by     *caller  // whose calls they are; nil: they are another agent's
+	host   *hosting // whose they are then
+	rows   callRows // by task
+	kept   int      // rows that are not forgotten
 	groups map[*callShape]*groupState
+}
+
+// callRows are the rows of a job. They are not one list: that would be copied each time that
+// it grows, and have room for many more than there are.
+type callRows struct {
+	chunks [][]callRow // of rowChunk rows
+	n      int
+}
+
+const rowChunk = 128
+
+func (rs *callRows) at(t taskIndex) *callRow { return &rs.chunks[t/rowChunk][t%rowChunk] }
+
+func (rs *callRows) add(r callRow) {
+	last := rs.n / rowChunk
+	switch {
+	case last == 0 && rs.n == 0:
+		rs.chunks = [][]callRow{nil} // most callers have few: it grows
+	case last == len(rs.chunks):
+		rs.chunks = append(rs.chunks, make([]callRow, 0, rowChunk))
+	}
+	rs.chunks[last] = append(rs.chunks[last], r)
+	rs.n++
 }
 
 // callRow is a dynamic task: a call, or a value that was put.
@@ -79,7 +102,7 @@ type rowRef struct {
 	task taskIndex
 }
 
-func (r rowRef) row() *callRow { return &r.job.dyn.rows[r.task] }
+func (r rowRef) row() *callRow { return r.job.dyn.rows.at(r.task) }
 
 // argBase is the first output number that stands for an argument of a row: no function
 // has so many outputs.
@@ -167,7 +190,7 @@ var noGroup = &groupState{group: &dag.Group{Name: "value", Outputs: []dag.Output
 
 // group is what a row shares with others of its kind.
 func (d *dynamic) group(t taskIndex) *groupState {
-	if gs := d.groups[d.rows[t].shape]; gs != nil {
+	if gs := d.groups[d.rows.at(t).shape]; gs != nil {
 		return gs
 	}
 	return noGroup
@@ -178,7 +201,7 @@ func (j *job) rowWanted(ref comms.DatasetRef) bool {
 	if ref.Output >= argBase {
 		return false
 	}
-	w := &j.dyn.rows[ref.Task]
+	w := j.dyn.rows.at(ref.Task)
 	return (w.value || w.shape != nil) && (!w.dropped || len(w.readers) > 0)
 }
 
@@ -236,7 +259,7 @@ func (c *Core) addRow(by *caller, r callRow) rowRef {
 // pushRow adds a row to a job.
 func (c *Core) pushRow(j *job, r callRow) rowRef {
 	at := rowRef{j, taskIndex(len(j.tasks))}
-	j.dyn.rows = append(j.dyn.rows, r)
+	j.dyn.rows.add(r)
 	j.dyn.kept++
 	if r.value && r.copyOf == nil {
 		j.tasks = append(j.tasks, task{attempt: 1, state: tFinished, flags: fReleased})
@@ -283,7 +306,7 @@ func (c *Core) argLost(at rowRef) bool {
 
 // loseArg notes that the bytes of an argument are gone.
 func (c *Core) loseArg(j *job, ref comms.DatasetRef) {
-	w, d := &j.dyn.rows[ref.Task], j.data[ref]
+	w, d := j.dyn.rows.at(ref.Task), j.data[ref]
 	delete(j.data, ref)
 	if d.lent != nil {
 		c.endLoan(d.lent)
@@ -306,7 +329,7 @@ func (r *callRow) missing() (n uint32, failed bool) {
 
 // rowName is the name of a row: that of its parent with its number behind it.
 func (j *job) rowName(t taskIndex) string {
-	r, by := &j.dyn.rows[t], j.dyn.by
+	r, by := j.dyn.rows.at(t), j.dyn.by
 	if by == nil {
 		return r.name
 	}
@@ -324,7 +347,7 @@ func (j *job) rowName(t taskIndex) string {
 
 // rowInputs are the arguments of a row as sources, by port.
 func (j *job) rowInputs(t taskIndex) []dag.Input {
-	r := &j.dyn.rows[t]
+	r := j.dyn.rows.at(t)
 	if r.shape == nil {
 		return nil
 	}
@@ -343,7 +366,7 @@ func (j *job) rowInputs(t taskIndex) []dag.Input {
 
 // rowArguments lists what a run of a row is given.
 func (c *Core) rowArguments(r *run, ex *executor) []comms.RunInput {
-	w := &r.job.dyn.rows[r.task]
+	w := r.job.dyn.rows.at(r.task)
 	out := make([]comms.RunInput, len(w.shape.group.Inputs))
 	for i := range w.args {
 		a := &w.args[i]
@@ -373,7 +396,7 @@ func (c *Core) endArgs(at rowRef) {
 
 // noteRow takes an event of a row. Its end is told as an event of the root of calls.
 func (c *Core) noteRow(j *job, e *comms.Event) {
-	w := &j.dyn.rows[e.Task]
+	w := j.dyn.rows.at(e.Task)
 	if w.copyOf != nil {
 		return
 	}
@@ -495,8 +518,8 @@ func (c *Core) forgetRow(at rowRef) {
 		c.forgetHosted(j)
 		return
 	}
-	if by.calls[old.ref] == at {
-		delete(by.calls, old.ref)
+	if made, _ := by.calls.get(old.ref); made == at {
+		by.calls.delete(old.ref)
 	}
 	if j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
 		j.dropped = true
@@ -507,7 +530,7 @@ func (c *Core) forgetRow(at rowRef) {
 
 // rowData lists the names of what a row has made.
 func (j *job) rowData(t taskIndex) (refs []comms.DatasetRef) {
-	w := &j.dyn.rows[t]
+	w := j.dyn.rows.at(t)
 	if w.value {
 		return []comms.DatasetRef{{Task: t}}
 	}

@@ -66,6 +66,7 @@ type executor struct {
 	wants    int         // its requests for memory that wait
 	asked    bool        // a Reclaim is not answered yet
 	batch    []comms.Run // to be sent at the end of this step
+	batched  int         // runs in the last batch
 	why      string      // why it was killed
 }
 

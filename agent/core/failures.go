@@ -128,7 +128,7 @@ func (c *Core) costOf(r *run) *comms.Usage {
 // stopped; crashes do not count against retries but make it poison in the end, nor
 // does what took more memory than was held for it, while more can be.
 func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, final bool) {
-	if e.Kind == comms.ErrorSetup && j.hosted() != nil && !j.dyn.rows[t].left() { // another host may have what it needs
+	if e.Kind == comms.ErrorSetup && j.hosted() != nil && !j.dyn.rows.at(t).left() { // another host may have what it needs
 		c.sendBack(rowRef{j, t}, e.Message)
 		return
 	}
@@ -193,10 +193,10 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 
 // retriesOn tells whether a task is tried again after an error: a call may name the errors.
 func (j *job) retriesOn(t taskIndex, e *comms.TaskError) bool {
-	if j.dyn == nil || j.dyn.rows[t].shape == nil || len(j.dyn.rows[t].shape.kind.RetryOn) == 0 {
+	if j.dyn == nil || j.dyn.rows.at(t).shape == nil || len(j.dyn.rows.at(t).shape.kind.RetryOn) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows[t].shape.kind.RetryOn, code) })
+	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows.at(t).shape.kind.RetryOn, code) })
 }
 
 // retry prepares the next attempt. After an error of the task itself it waits,
@@ -399,7 +399,7 @@ func (c *Core) pinFailed(r *run) {
 		c.reassess(j, r.task, r.cause)
 		return
 	}
-	if j.hosted() != nil && !j.dyn.rows[r.task].left() {
+	if j.hosted() != nil && !j.dyn.rows.at(r.task).left() {
 		c.sendBack(rowRef{j, r.task}, r.pinErr.Error())
 		return
 	}
@@ -432,7 +432,7 @@ func (c *Core) lost(k ledger.Key, why error) {
 		return
 	}
 	if j.dyn != nil {
-		switch w := &j.dyn.rows[ref.Task]; {
+		switch w := j.dyn.rows.at(ref.Task); {
 		case j.hosted() == nil:
 		case w.copyOf != nil:
 			c.endCopy(rowRef{j, ref.Task})

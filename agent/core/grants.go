@@ -108,7 +108,7 @@ func (j *job) rootGroup(t taskIndex) string {
 	if j.dyn == nil {
 		return j.groupOf(t).group.Name
 	}
-	if s := j.dyn.rows[t].shape; s != nil {
+	if s := j.dyn.rows.at(t).shape; s != nil {
 		return s.rootGroup
 	}
 	return ""

@@ -457,7 +457,7 @@ func (c *Core) sendBackStuck() bool {
 		if !ok {
 			continue
 		}
-		if root, t := at.root(); root.hosted() != nil && !root.dyn.rows[t].left() {
+		if root, t := at.root(); root.hosted() != nil && !root.dyn.rows.at(t).left() {
 			if due := c.lastWait().Add(awayPatience); c.goesOnAway() && due.After(c.now) {
 				c.wakeAt(due)
 				return true
@@ -523,7 +523,7 @@ func (c *Core) log(at rowRef, stream uint8, text []byte) {
 		c.emit(AppendLog{Job: root.id, Task: root.taskName(t), Attempt: comms.Try(root.at(t).attempt), Stream: stream, Text: text})
 		return
 	}
-	w := &root.dyn.rows[t]
+	w := root.dyn.rows.at(t)
 	switch n := h.owner.kept; {
 	case w.left() || n > textsKept:
 	case n == textsKept:

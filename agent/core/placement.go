@@ -276,7 +276,7 @@ func (c *Core) missesHere(j *job, t taskIndex) bool {
 		c.sendBack(rowRef{j, t}, j.groupOf(t).unfit)
 		return true
 	}
-	if j.dyn.rows[t].shape.stays() {
+	if j.dyn.rows.at(t).shape.stays() {
 		return false
 	}
 	j.at(t).state = tAway

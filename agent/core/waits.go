@@ -64,7 +64,7 @@ func (by *caller) satisfied(c *Core, w *callWait) bool {
 	}
 	n := 0
 	for _, ref := range w.refs {
-		at, ok := by.calls[ref]
+		at, ok := by.calls.get(ref)
 		if !ok || at.job.at(at.task).state.over() && !slices.Contains(c.rowsEnded, at) {
 			n++
 		}
@@ -141,7 +141,7 @@ func (c *Core) reads(ex *executor, m *comms.CallRead) {
 	c.startedRun(r)
 	by := c.callerOf(r)
 	rd := &callRead{by: by, ref: m.Ref}
-	at, ok := by.calls[m.Ref]
+	at, ok := by.calls.get(m.Ref)
 	if !ok {
 		c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorInput, Agent: c.cfg.Agent, Message: fmt.Sprintf("call %d of strand %x was dropped, or was never made", m.Ref.Number, m.Ref.Strand)})
 		return

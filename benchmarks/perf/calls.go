@@ -49,7 +49,7 @@ func noops(ctx context.Context, n int) []cascade.Future[int64] {
 	return all
 }
 
-// What a program does.
+// A program does the following.
 
 // latency is what each of n calls takes, one after another, in microseconds.
 func (p *caller) latency(ctx context.Context, n int) ([]float64, error) {
@@ -173,7 +173,7 @@ func settledRSS() (uint64, error) {
 	return controlRSS()
 }
 
-// What is measured.
+// The bench measures the following.
 
 // callLatency is one call after another.
 func callLatency(ctx context.Context, b *bench) error {
