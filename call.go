@@ -12,7 +12,8 @@ import (
 
 // Future stands for what a called function will return, for a value that was put, or for
 // an input of the task, as a value of type T. When no reference to it is left, what it
-// stands for is freed. It is valid until the task that has it ends.
+// stands for is freed, unless a value of it lies in shared memory and was read: that is
+// freed by Release, or with the task. A future is valid until the task that has it ends.
 type Future[T any] struct{ f *executor.Future }
 
 // CallArg is what a called function's parameter of type T can be given: a value (Val) or a
@@ -129,6 +130,10 @@ var errNoFuture = errors.New("get: the future is the zero Future, which stands f
 
 // Done tells whether the call has ended, well or not.
 func (f Future[T]) Done() bool { return f.f != nil && f.f.Done() }
+
+// Release frees what the future stands for before the task ends. Values that Get has returned may lie in
+// shared memory: they must not be used any more.
+func (f Future[T]) Release() { f.future().Release() }
 
 // Cancel ends the call, and all that it has called. It does not wait: Get tells how it ended.
 func (f Future[T]) Cancel(why string) { Cancel(why, f) }

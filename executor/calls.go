@@ -84,6 +84,7 @@ type callState struct {
 	sets     []*waiter      // that wait for it
 	value    any            // a value that was put
 	put      bool
+	viewed   bool  // a value of it lies in shared memory, and may be in use
 	futures  int32 // that were not dropped
 	calls    *calls
 }

@@ -16,7 +16,8 @@ import (
 
 // Future stands for what a call will return, for an element of a stream, a value that
 // was put, or an input of the task. It is valid until the task that has it ends. When
-// no reference to it is left, the agent frees what it stands for.
+// no reference to it is left, the agent frees what it stands for, unless a value of it
+// lies in shared memory and was read: that is free at the end of the task, or by Release.
 type Future struct {
 	typ     reflect.Type
 	run     *run // nil outside an executor, or when the call could not be made
@@ -53,7 +54,14 @@ func dropFuture(s *callState) {
 	c := s.calls
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.futures--; s.futures > 0 || c.closed || c.find(s.ref) != s {
+	if s.futures--; s.futures == 0 && !s.viewed { // else a value of it may be in use still
+		c.drop(s)
+	}
+}
+
+// drop has the agent told that a call is needed no more. mu is held.
+func (c *calls) drop(s *callState) {
+	if c.closed || c.find(s.ref) != s {
 		return
 	}
 	c.callsOf(s.ref.Strand).Delete(s.ref.Number)
@@ -98,6 +106,18 @@ func (f *Future) Get(ctx context.Context) (any, error) {
 		}
 	}
 	return f.read(ctx)
+}
+
+// Release frees what the future stands for, before the task ends. Values that Get has
+// returned may lie in shared memory: they must not be used any more.
+func (f *Future) Release() {
+	if f.run == nil || f.state == nil {
+		return
+	}
+	c := &f.run.calls
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(f.state)
 }
 
 // Done tells whether the call has ended, well or not.
@@ -154,11 +174,11 @@ func (f *Future) read(ctx context.Context) (any, error) {
 			return nil, err
 		}
 	}
-	return r.decode(f.typ, &desc)
+	return r.decode(f.state, f.typ, &desc)
 }
 
 // decode makes a value of a dataset that is here.
-func (r *run) decode(typ reflect.Type, d *comms.Desc) (any, error) {
+func (r *run) decode(s *callState, typ reflect.Type, d *comms.Desc) (any, error) {
 	codec, err := r.exec.reg.Codecs.For(typ)
 	if err != nil {
 		return nil, err
@@ -168,6 +188,11 @@ func (r *run) decode(typ reflect.Type, d *comms.Desc) (any, error) {
 	r.calls.making.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("read what a call returned: %w", err)
+	}
+	if d.Place.Kind == comms.PlaceSegment && codec.Aliases() {
+		r.calls.mu.Lock()
+		s.viewed = true
+		r.calls.mu.Unlock()
 	}
 	return codec.Decode(value.Flat{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Bytes: b})
 }
