@@ -243,7 +243,7 @@ func callWaits(ctx context.Context, b *bench) error {
 		few, many := b.size(1000, 50), b.size(100_000, 500)
 		us := func(what string, n int) (float64, error) {
 			var took []float64
-			for range max(1, 5*few/n) + 1 {
+			for range max(3, 5*few/n) + 1 {
 				t, err := p.do(question{What: what, N: n})
 				if err != nil {
 					return 0, err
