@@ -80,7 +80,7 @@ type callState struct {
 	ref      comms.CallRef
 	end      *comms.CallEnd // how it has ended; nil: not yet
 	order    uint64         // it is the order-th that ended
-	elements []comms.Desc   // of its stream
+	elements *[]comms.Desc  // of its stream; nil: none came
 	sets     []*waiter      // that wait for it
 	value    any            // a value that was put
 	put      bool
@@ -88,6 +88,16 @@ type callState struct {
 	futures  int32 // that were not dropped
 	calls    *calls
 }
+
+// made is how many elements of its stream there are.
+func (s *callState) made() uint64 {
+	if s.elements == nil {
+		return 0
+	}
+	return uint64(len(*s.elements))
+}
+
+func (s *callState) element(n uint64) *comms.Desc { return &(*s.elements)[n] }
 
 type onceKey struct{}
 
@@ -168,8 +178,8 @@ func (f *Func) callable(args []any) error {
 func fits(v any, t reflect.Type) error {
 	have := reflect.TypeOf(v)
 	if f, ok := v.(*Future); ok {
-		if f.err != nil {
-			return fmt.Errorf("is a future that failed: %w", f.err)
+		if err := f.failed(); err != nil {
+			return fmt.Errorf("is a future that failed: %w", err)
 		}
 		have = f.typ
 	}
@@ -284,7 +294,7 @@ func (r *run) call(ctx context.Context, fn *Func, o CallOptions, args []any) (*C
 func (reg *Registry) Put(ctx context.Context, v any) (*Future, error) {
 	r, _ := ctx.Value(taskKey{}).(*run)
 	if r == nil {
-		return &Future{typ: reflect.TypeOf(v), value: v, have: true}, nil
+		return &Future{typ: reflect.TypeOf(v), known: &known{value: v}}, nil
 	}
 	if v == nil {
 		return nil, errors.New("put: a nil value has no type")
@@ -434,8 +444,8 @@ func needs(r dag.Resources) (m comms.Resources, err error) {
 func (r *run) callArgument(typ reflect.Type, arg any) (in comms.CallInput, err error) {
 	if f, ok := arg.(*Future); ok {
 		switch {
-		case f.run == nil:
-			arg = f.value
+		case f.known != nil:
+			arg = f.known.value
 		case f.run != r:
 			return in, errors.New("the future is of another task: its result can be passed as a value")
 		case f.input != nil:

@@ -93,12 +93,12 @@ func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, e
 	c.mu.Lock()
 	s.sets = append(s.sets, w)
 	c.mu.Unlock()
-	err := r.block(ctx, w, nil, func() bool { return uint64(len(s.elements)) > n || s.end != nil })
+	err := r.block(ctx, w, nil, func() bool { return s.made() > n || s.end != nil })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.sets = slices.DeleteFunc(s.sets, func(o *waiter) bool { return o == w })
 	switch {
-	case uint64(len(s.elements)) > n:
+	case s.made() > n:
 		return true, nil
 	case err != nil:
 		return false, err
@@ -238,7 +238,10 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 			if len(e.Outputs) != 1 {
 				return fmt.Errorf("an element of call %v has %d datasets", e.Ref, len(e.Outputs))
 			}
-			s.elements = append(s.elements, e.Outputs[0])
+			if s.elements == nil {
+				s.elements = new([]comms.Desc)
+			}
+			*s.elements = append(*s.elements, e.Outputs[0])
 			for _, w := range s.sets {
 				w.signal()
 			}

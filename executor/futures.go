@@ -24,11 +24,23 @@ type Future struct {
 	state   *callState
 	output  uint32
 	of      futureOf
-	have    bool
 	element uint64
 	input   *inputRef
-	value   any   // outside an executor
-	err     error // the call could not be made, or has failed in place
+	known   *known // nil of most
+}
+
+// known is what a future stands for that waits for nothing.
+type known struct {
+	value any   // outside an executor
+	err   error // the call could not be made, or has failed in place
+}
+
+// failed is why there is no call behind a future.
+func (f *Future) failed() error {
+	if f.known == nil {
+		return nil
+	}
+	return f.known.err
 }
 
 // futureOf says what a future of a call stands for.
@@ -76,25 +88,25 @@ func (c *Call) Output(i int) *Future {
 	typ := c.fn.Outputs[i].Type
 	switch {
 	case c.err != nil:
-		return &Future{typ: typ, err: c.err}
+		return &Future{typ: typ, known: &known{err: c.err}}
 	case c.run == nil:
-		return &Future{typ: typ, value: c.out[i], have: true}
+		return &Future{typ: typ, known: &known{value: c.out[i]}}
 	}
 	return c.run.newFuture(c.state, typ, uint32(i), 0)
 }
 
 // FailedFuture is a future that has failed.
-func FailedFuture(err error) *Future { return &Future{err: err} }
+func FailedFuture(err error) *Future { return &Future{known: &known{err: err}} }
 
 // Get waits for the call and returns its value, or its error. While it waits the task
 // needs no core: others run on it. The value may lie in shared memory and is read-only.
 func (f *Future) Get(ctx context.Context) (any, error) {
 	defer runtime.KeepAlive(f) // its call is not dropped while it is read
 	switch {
-	case f.err != nil:
-		return nil, f.err
-	case f.have:
-		return f.value, nil
+	case f.known != nil && f.known.err != nil:
+		return nil, f.known.err
+	case f.known != nil:
+		return f.known.value, nil
 	case f.input != nil:
 		return nil, errors.New("get: the future is an input of the task, which it has as a value")
 	case f.state.put:
@@ -151,7 +163,7 @@ func (f *Future) read(ctx context.Context) (any, error) {
 	end := f.state.end
 	var d *comms.Desc
 	if f.of == ofElement {
-		d = &f.state.elements[f.element]
+		d = f.state.element(f.element)
 	} else {
 		if end.Error != nil {
 			c.mu.Unlock()
@@ -232,7 +244,7 @@ func Wait(ctx context.Context, futures []*Future, k int) ([]int, error) {
 func Completed(ctx context.Context, futures []*Future) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		defer runtime.KeepAlive(futures)
-		places := map[*callState][]int{}
+		places := placesOf{first: make(map[*callState]int, len(futures)), next: make([]int, len(futures))}
 		var runs []*run
 		waiters := map[*run]*waiter{}
 		for i, f := range futures {
@@ -247,21 +259,40 @@ func Completed(ctx context.Context, futures []*Future) iter.Seq2[int, error] {
 				waiters[f.run] = newWaiter()
 				waiters[f.run].collect = true
 			}
-			places[f.state] = append(places[f.state], i)
+		}
+		for i, f := range slices.Backward(futures) {
+			if f.run != nil && f.input == nil && !f.state.put && f.of != ofElement {
+				places.add(f.state, i)
+			}
 		}
 		for _, r := range runs {
-			if !r.eachCompleted(ctx, waiters[r], places, yield) {
+			if !r.eachCompleted(ctx, waiters[r], &places, yield) {
 				return
 			}
 		}
 	}
 }
 
+// placesOf is where in a list of futures each call is: at first, and then next.
+type placesOf struct {
+	first map[*callState]int
+	next  []int // -1: no more
+}
+
+// add takes the places from the last to the first.
+func (p *placesOf) add(s *callState, i int) {
+	p.next[i] = -1
+	if at, again := p.first[s]; again {
+		p.next[i] = at
+	}
+	p.first[s] = i
+}
+
 // eachCompleted yields the calls of one run as they end. It is false when the loop is over.
-func (r *run) eachCompleted(ctx context.Context, w *waiter, places map[*callState][]int, yield func(int, error) bool) bool {
+func (r *run) eachCompleted(ctx context.Context, w *waiter, places *placesOf, yield func(int, error) bool) bool {
 	c := &r.calls
 	c.mu.Lock()
-	for s := range places {
+	for s := range places.first {
 		if c.find(s.ref) != s {
 			continue
 		}
@@ -278,7 +309,7 @@ func (r *run) eachCompleted(ctx context.Context, w *waiter, places map[*callStat
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for s := range places {
+		for s := range places.first {
 			if s.end == nil {
 				s.sets = slices.DeleteFunc(s.sets, func(o *waiter) bool { return o == w })
 			}
@@ -292,7 +323,7 @@ func (r *run) eachCompleted(ctx context.Context, w *waiter, places map[*callStat
 		c.mu.Lock()
 		s := w.queue[done]
 		c.mu.Unlock()
-		for _, i := range places[s] {
+		for i := places.first[s]; i >= 0; i = places.next[i] {
 			if !yield(i, nil) {
 				return false
 			}
@@ -306,8 +337,8 @@ func GetAll(ctx context.Context, futures []*Future) ([]any, error) {
 	defer runtime.KeepAlive(futures)
 	byRun := map[*run][]*callState{}
 	for _, f := range futures {
-		if f.err != nil {
-			return nil, f.err
+		if err := f.failed(); err != nil {
+			return nil, err
 		}
 		if f.run != nil && f.input == nil && !f.state.put && f.of == ofCall {
 			byRun[f.run] = append(byRun[f.run], f.state)
@@ -358,7 +389,7 @@ func (c *Call) Elements(ctx context.Context) iter.Seq2[*Future, error] {
 		typ := c.fn.Outputs[0].Type
 		if c.run == nil {
 			for v, err := range c.seq {
-				if !yield(&Future{typ: typ, value: v, have: true, err: err}, nil) {
+				if !yield(&Future{typ: typ, known: &known{v, err}}, nil) {
 					return
 				}
 			}

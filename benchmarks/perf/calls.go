@@ -202,27 +202,29 @@ func (b *bench) rate(p *program, q question, calls int, name, what string) error
 	if err != nil {
 		return err
 	}
-	var took, cpu []float64
-	for i := range 4 {
-		before := familyCPU()
+	if _, err := p.do(q); err != nil { // it warms up
+		return err
+	}
+	before := familyCPU()
+	var took []float64
+	for range 3 {
 		t, err := p.do(q)
 		if err != nil {
 			return err
 		}
-		if i > 0 { // the first warms up
-			took, cpu = append(took, t[0]/1e9), append(cpu, familyCPU().since(before)/float64(calls))
-		}
+		took = append(took, t[0]/1e9)
 	}
-	note := fmt.Sprintf("%d calls, %s; median of 3; processor time of agent, controller, executors and program", calls, what)
+	cpu := familyCPU().since(before) / float64(len(took)*calls)
+	note := fmt.Sprintf("%d calls, %s; median of 3; processor time is that of agent, controller, executors and program", calls, what)
 	return errors.Join(
 		b.tell(Figure{Name: name, Value: float64(calls) / median(took), Unit: "calls/s", Baseline: 1 / rtt.Seconds(), BaselineOf: rttName + ", one after another", Note: note}),
-		b.tell(Figure{Name: name + "_cpu", Value: median(cpu), Unit: "us", Baseline: microseconds(rtt), BaselineOf: rttName, Note: note}))
+		b.tell(Figure{Name: name + "_cpu", Value: cpu, Unit: "us", Baseline: microseconds(rtt), BaselineOf: rttName, Note: note}))
 }
 
 // callsAsync is calls in a burst.
 func callsAsync(ctx context.Context, b *bench) error {
 	return b.withProgram(ctx, func(p *program) error {
-		n := b.size(50_000, 200)
+		n := b.size(50_000, 5000) // times of processes are told in hundredths of a second
 		return b.rate(p, question{What: "burst", N: n}, n, "calls_async", "made in a burst by a program and collected by GetAll")
 	})
 }
@@ -230,7 +232,7 @@ func callsAsync(ctx context.Context, b *bench) error {
 // callsNested is calls that tasks make.
 func callsNested(ctx context.Context, b *bench) error {
 	return b.withProgram(ctx, func(p *program) error {
-		tasks, each := b.size(64, 4), b.size(500, 10)
+		tasks, each := b.size(64, 8), b.size(500, 500)
 		return b.rate(p, question{What: "nested", N: tasks, M: each}, tasks*each, "calls_nested", fmt.Sprintf("made by %d tasks, %d each", tasks, each))
 	})
 }
@@ -241,7 +243,7 @@ func callWaits(ctx context.Context, b *bench) error {
 		few, many := b.size(1000, 50), b.size(100_000, 500)
 		us := func(what string, n int) (float64, error) {
 			var took []float64
-			for range max(1, 5*few/n) + 1 {
+			for range max(3, 5*few/n) + 1 {
 				t, err := p.do(question{What: what, N: n})
 				if err != nil {
 					return 0, err
