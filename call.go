@@ -12,8 +12,8 @@ import (
 
 // Future stands for what a called function will return, for a value that was put, or for
 // an input of the task, as a value of type T. When no reference to it is left, what it
-// stands for is freed, unless a value of it lies in shared memory and was read: that is
-// freed by Release, or with the task. A future is valid until the task that has it ends.
+// stands for may be freed; memory that Get returned stays until Release. A Future is valid
+// until the task that has it ends.
 type Future[T any] struct{ f *executor.Future }
 
 // CallArg is what a called function's parameter of type T can be given: a value (Val) or a
@@ -119,7 +119,7 @@ func callOptions(opts []CallOption) executor.CallOptions {
 
 // Get waits for the call and returns its value or its error, in which errors.Is finds
 // registered errors. While it waits others use the task's core. The value may lie in
-// shared memory and is read-only, until the task ends.
+// shared memory and is read-only; it is valid until Release, or until the task ends.
 func (f Future[T]) Get(ctx context.Context) (T, error) {
 	v, err := f.future().Get(ctx)
 	return executor.As[T](v), err
@@ -131,12 +131,13 @@ var errNoFuture = errors.New("get: the future is the zero Future, which stands f
 // Done tells whether the call has ended, well or not.
 func (f Future[T]) Done() bool { return f.f != nil && f.f.Done() }
 
-// Release frees what the future stands for before the task ends. Values that Get has returned may lie in
-// shared memory: they must not be used any more.
-func (f Future[T]) Release() { f.future().Release() }
-
 // Cancel ends the call, and all that it has called. It does not wait: Get tells how it ended.
 func (f Future[T]) Cancel(why string) { Cancel(why, f) }
+
+// Release says that neither the future, nor other results of its call, nor what Get has
+// returned of them is used any more. Large arrays need it in a program or task that goes
+// on for long: they stay in shared memory until the task ends otherwise.
+func (f Future[T]) Release() { Release(f) }
 
 func (f Future[T]) future() *executor.Future {
 	if f.f == nil {
@@ -185,6 +186,9 @@ func GetAll[T any](ctx context.Context, futures []Future[T]) ([]T, error) {
 
 // Cancel ends the calls of several futures, and all that those have called.
 func Cancel(why string, futures ...AnyFuture) { executor.Cancel(why, plain(futures)...) }
+
+// Release releases several futures. See Future.Release.
+func Release(futures ...AnyFuture) { executor.Release(plain(futures)...) }
 
 func plain[F AnyFuture](futures []F) []*executor.Future {
 	all := make([]*executor.Future, len(futures))

@@ -1,22 +1,18 @@
 package executor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/executor/value"
 )
 
 // A run makes tasks: it calls functions, and puts values. Each has a name, the number
@@ -50,21 +46,17 @@ type Items []any
 
 // calls is what a run has called.
 type calls struct {
-	making sync.Mutex // held while one is made, which may wait for memory; and numbers are given
-
-	mu     sync.Mutex        // guards what follows; never held while anything is waited for
-	kinds  map[string]uint32 // nil: nothing was called
-	batch  comms.Calls       // to be sent
-	bytes  int               // of it, about
+	mu     sync.Mutex // guards what follows; never held while anything is waited for
+	kinds  map[string]uint32
+	batch  comms.Calls // to be sent
+	bytes  int         // of it, about
 	drops  []comms.CallRef
 	armed  bool // the timer runs
 	timer  *time.Timer
-	once   bool
-	closed bool // the run has ended
+	closed bool // the function has returned
 
 	seen    uint64 // items of CallEnds
 	ended   uint64 // calls that have ended
-	reads   map[readKey]*readState
 	waiting bool   // a CallWait is not answered
 	wait    uint64 // its number
 	owner   *waiter
@@ -75,29 +67,23 @@ type calls struct {
 	strands map[uint64]*strand
 }
 
+// noCalls is of runs that have called nothing and have ended.
+var noCalls = &calls{closed: true}
+
 // callState is a call, for all of its futures.
 type callState struct {
+	run      *run
 	ref      comms.CallRef
 	end      *comms.CallEnd // how it has ended; nil: not yet
 	order    uint64         // it is the order-th that ended
-	elements *[]comms.Desc  // of its stream; nil: none came
+	elements []comms.Desc   // of its stream
 	sets     []*waiter      // that wait for it
-	value    any            // a value that was put
-	put      bool
-	viewed   bool  // a value of it lies in shared memory, and may be in use
-	futures  int32 // that were not dropped
-	calls    *calls
+	reads    map[readKey]*readState
+	value    any  // a value that was put
+	put      bool // it is a value
+	pinned   bool // memory of a dataset of it was given to the function
+	released bool
 }
-
-// made is how many elements of its stream there are.
-func (s *callState) made() uint64 {
-	if s.elements == nil {
-		return 0
-	}
-	return uint64(len(*s.elements))
-}
-
-func (s *callState) element(n uint64) *comms.Desc { return &(*s.elements)[n] }
 
 type onceKey struct{}
 
@@ -110,7 +96,7 @@ func NotRepeatable(ctx context.Context) context.Context {
 // Go has a function run as a task of its own, on the caller's host or another, and returns
 // at once. The arguments are those of the Go function behind its context: values of the
 // parameters' types, Futures, whose datasets are passed by reference, and Items for lists.
-// An error of the call itself is that of each of its futures.
+// What is wrong with the call is the error of each of its futures.
 //
 // Outside an executor the function runs at once, so that tests can call directly.
 func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
@@ -122,11 +108,8 @@ func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 	if err == nil && r == nil {
 		return f.inPlace(ctx, args)
 	}
-	if err == nil {
-		err = r.stoppedErr()
-	}
 	if err == nil && !r.exec.welcome.Calls {
-		err = fmt.Errorf("agent %s takes no calls: it is of an older version, or the task runs alone (cascade replay --task)", r.exec.welcome.Agent)
+		err = r.exec.noCalls()
 	}
 	if err == nil {
 		var c *Call
@@ -137,23 +120,29 @@ func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 	return &Call{fn: f, err: fmt.Errorf("call %s: %w", f.Name, err)}
 }
 
-// Call is a call that was made.
+// noCalls is the error of calls that the agent does not take.
+func (e *Executor) noCalls() error {
+	return fmt.Errorf("agent %s takes no calls: it is of an older version, or the task runs alone (cascade replay --task)", e.welcome.Agent)
+}
+
+// Call is a call that was made, or a value that was put. When it is garbage, and with it
+// all of its futures, the agent may free what it returned.
 type Call struct {
 	fn    *Func
-	run   *run
-	state *callState
-	err   error // it could not be made
-	out   []any // in place
+	state *callState // nil in place
+	err   error      // it could not be made
+	out   []any      // in place
 	seq   func(yield func(any, error) bool)
+	first Future // of its first result
 }
 
 // callable tells why a function cannot be called with such arguments.
 func (f *Func) callable(args []any) error {
-	params := f.params()
-	if len(args) != len(params) {
-		return fmt.Errorf("it takes %d arguments, and got %d", len(params), len(args))
+	if n := f.paramCount(); len(args) != n {
+		return fmt.Errorf("it takes %d arguments, and got %d", n, len(args))
 	}
-	for i, p := range params {
+	for i := range args {
+		p := f.param(i)
 		future, _ := args[i].(*Future)
 		items, list := args[i].(Items)
 		switch {
@@ -164,6 +153,13 @@ func (f *Func) callable(args []any) error {
 				if err := fits(v, p.List.Elem); err != nil {
 					return fmt.Errorf("argument %s[%d] %w", p.Name, k, err)
 				}
+			}
+		case p.List != nil:
+			if err := fits(args[i], p.List.list); err != nil {
+				return fmt.Errorf("argument %s %w", p.Name, err)
+			}
+			if future != nil {
+				return fmt.Errorf("argument %s is one future of a whole list: give a future for each of its elements", p.Name)
 			}
 		default:
 			if err := fits(args[i], p.Type); err != nil {
@@ -178,8 +174,8 @@ func (f *Func) callable(args []any) error {
 func fits(v any, t reflect.Type) error {
 	have := reflect.TypeOf(v)
 	if f, ok := v.(*Future); ok {
-		if err := f.failed(); err != nil {
-			return fmt.Errorf("is a future that failed: %w", err)
+		if f.err != nil {
+			return fmt.Errorf("is a future that failed: %w", f.err)
 		}
 		have = f.typ
 	}
@@ -189,20 +185,32 @@ func fits(v any, t reflect.Type) error {
 	return nil
 }
 
-// params lists the Go parameters behind the context.
-func (f *Func) params() []Port {
+// paramCount counts the Go parameters behind the context.
+func (f *Func) paramCount() int {
 	if f.With == nil {
-		return f.Inputs
+		return len(f.Inputs)
 	}
-	return slices.Insert(slices.Clone(f.Inputs), f.WithAt, Port{Name: "with", Type: f.With})
+	return len(f.Inputs) + 1
+}
+
+// param is one of them.
+func (f *Func) param(i int) *Port {
+	switch {
+	case f.With == nil || i < f.WithAt:
+		return &f.Inputs[i]
+	case i == f.WithAt:
+		return &Port{Name: "with", Type: f.With}
+	}
+	return &f.Inputs[i-1]
 }
 
 // inPlace calls a function where there is no agent.
 func (f *Func) inPlace(ctx context.Context, args []any) *Call {
 	c := &Call{fn: f, out: make([]any, len(f.Outputs))}
 	in := slices.Clone(args)
-	for i, p := range f.params() {
+	for i := range in {
 		var err error
+		p := f.param(i)
 		if items, ok := in[i].(Items); ok && p.List != nil {
 			values := make([]any, len(items))
 			for k := range items {
@@ -234,134 +242,181 @@ func here(ctx context.Context, v any) (any, error) {
 	return v, nil
 }
 
-// init makes what the calls of a run need. mu is held.
-func (c *calls) init(r *run) {
-	c.kinds, c.reads, c.waiters = map[string]uint32{}, map[readKey]*readState{}, map[*waiter]struct{}{}
-	c.strands = map[uint64]*strand{}
+// called returns what the run has called.
+func (r *run) called() *calls {
+	if c := r.calls.Load(); c != nil {
+		return c
+	}
+	c := &calls{kinds: map[string]uint32{}, waiters: map[*waiter]struct{}{}, strands: map[uint64]*strand{}}
 	c.batch.Run = r.ID
-	c.timer = time.AfterFunc(time.Hour, func() { r.flushCalls() })
+	c.timer = time.AfterFunc(time.Hour, r.flushCalls)
 	c.timer.Stop()
+	if !r.calls.CompareAndSwap(nil, c) {
+		return r.calls.Load()
+	}
+	return c
+}
+
+// mayCall tells why no call can be made any more. making is held.
+func (r *run) mayCall(c *calls) error {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return r.overErr()
+	}
+	return r.stoppedErr()
+}
+
+// overErr tells why a run is over.
+func (r *run) overErr() error {
+	if err := context.Cause(r.ctx); err != nil && err != context.Canceled { //nolint:errorlint // that itself is no reason
+		return err
+	}
+	return errReturned
 }
 
 // call makes a call, which is sent with others that are made soon.
 func (r *run) call(ctx context.Context, fn *Func, o CallOptions, args []any) (*Call, error) {
-	c := &r.calls
-	c.making.Lock()
-	defer c.making.Unlock()
-	kind, news, err := r.callKind(fn, &o)
+	c := r.called()
+	r.making.Lock()
+	defer r.making.Unlock()
+	if err := r.mayCall(c); err != nil {
+		return nil, err
+	}
+	kind, err := r.callKind(c, fn, &o)
 	if err != nil {
 		return nil, err
 	}
 	it := comms.CallItem{Kind: kind, Name: o.Name, Inputs: make([]comms.CallInput, 0, len(args))}
-	port, sealed := uint32(0), false
-	for i, p := range fn.params() {
+	port := uint32(0)
+	for i := range fn.paramCount() {
+		p := fn.param(i)
 		if fn.With != nil && i == fn.WithAt {
 			if it.With, err = encodeWith(args[i]); err != nil {
 				return nil, fmt.Errorf("parameters: %w", err)
 			}
 			continue
 		}
-		items, list := args[i].(Items)
-		typ := p.Type
-		if p.List != nil {
-			typ = p.List.Elem
-			if !list {
-				items = p.List.items(args[i])
-			}
-		} else {
-			items = Items{args[i]}
-		}
-		for _, arg := range items {
-			in, err := r.callArgument(typ, arg)
-			if err != nil {
-				return nil, fmt.Errorf("argument %s: %w", p.Name, err)
-			}
-			in.Port = port
-			sealed = sealed || in.From == comms.FromValue && in.Data.Place.Kind == comms.PlaceSegment
-			it.Inputs = append(it.Inputs, in)
+		if it.Inputs, err = r.callArguments(it.Inputs, port, p, args[i]); err != nil {
+			return nil, fmt.Errorf("argument %s: %w", p.Name, err)
 		}
 		port++
 	}
-	s := r.strand(ctx)
-	it.Ref = comms.CallRef{Strand: s.id, Number: s.next}
-	s.next++
-	once, _ := ctx.Value(onceKey{}).(bool)
-	state := r.addCall(it, news, once, sealed)
-	return &Call{fn: fn, run: r, state: state}, nil
+	call := &Call{fn: fn}
+	if len(fn.Outputs) > 0 {
+		call.first.typ = fn.Outputs[0].Type
+	}
+	r.addCall(ctx, c, call, it)
+	runtime.KeepAlive(args) // a future that is dropped before its reader is in the batch would be gone
+	return call, nil
 }
 
 // Put keeps a value where calls can read it by reference, without a copy for each.
 func (reg *Registry) Put(ctx context.Context, v any) (*Future, error) {
-	r, _ := ctx.Value(taskKey{}).(*run)
-	if r == nil {
-		return &Future{typ: reflect.TypeOf(v), known: &known{value: v}}, nil
-	}
 	if v == nil {
 		return nil, errors.New("put: a nil value has no type")
 	}
-	c := &r.calls
-	c.making.Lock()
-	defer c.making.Unlock()
-	in, err := r.callArgument(reflect.TypeOf(v), v)
+	r, _ := ctx.Value(taskKey{}).(*run)
+	if r == nil {
+		return &Future{typ: reflect.TypeOf(v), value: v, have: true}, nil
+	}
+	call, err := r.put(ctx, v)
 	if err != nil {
 		return nil, fmt.Errorf("put a value of type %T: %w", v, err)
 	}
-	s := r.strand(ctx)
-	it := comms.CallItem{Ref: comms.CallRef{Strand: s.id, Number: s.next}, Inputs: []comms.CallInput{in}}
-	s.next++
-	once, _ := ctx.Value(onceKey{}).(bool)
-	state := r.addCall(it, nil, once, in.Data.Place.Kind == comms.PlaceSegment)
-	state.put, state.value = true, v
-	return r.newFuture(state, reflect.TypeOf(v), 0, 0), nil
+	return &call.first, nil
+}
+
+func (r *run) put(ctx context.Context, v any) (*Call, error) {
+	c := r.called()
+	r.making.Lock()
+	defer r.making.Unlock()
+	if err := r.mayCall(c); err != nil {
+		return nil, err
+	}
+	if !r.exec.welcome.Calls {
+		return nil, r.exec.noCalls()
+	}
+	in, err := r.callArgument(reflect.TypeOf(v), v)
+	if err != nil {
+		return nil, err
+	}
+	if in.From != comms.FromValue {
+		return nil, errors.New("it is a future")
+	}
+	call := &Call{}
+	r.addCall(ctx, c, call, comms.CallItem{Inputs: []comms.CallInput{in}})
+	call.state.put, call.state.value = true, v
+	call.first.typ = reflect.TypeOf(v)
+	return call, nil
 }
 
 // mostBatch and mostBytes bound a message of calls; batchAge how long the first of them waits for others.
 const (
 	mostBatch = 1000
-	mostBytes = 64 << 10
+	mostBytes = 1 << 20
 	batchAge  = 100 * time.Microsecond
 )
 
-// addCall puts a call into the batch. Memory that it has sealed is the agent's once it is sent.
-func (r *run) addCall(it comms.CallItem, news []comms.CallKind, once, sealed bool) *callState {
-	c := &r.calls
-	c.mu.Lock()
-	if c.kinds == nil {
-		c.init(r)
-	}
-	state := &callState{ref: it.Ref, calls: c}
-	c.callsOf(it.Ref.Strand).Set(it.Ref.Number, state)
-	c.once = c.once || once
-	c.batch.Kinds = append(c.batch.Kinds, news...)
-	c.batch.Items = append(c.batch.Items, it)
+// addCall names a call and puts it into the batch. What it has sealed is the agent's once it is sent.
+func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallItem) {
+	s := c.strand(ctx)
+	it.Ref = comms.CallRef{Strand: s.id, Number: s.next}
+	s.next++
+	once := ctx.Value(onceKey{}) != nil
+	state := &callState{run: r, ref: it.Ref}
+	call.state = state
+	call.first.call = call
+	sealed, size := false, 64+len(it.With)
 	for i := range it.Inputs {
-		c.bytes += 64 + len(it.Inputs[i].Data.Place.Bytes)
+		d := &it.Inputs[i].Data
+		sealed = sealed || it.Inputs[i].From == comms.FromValue && d.Place.Kind == comms.PlaceSegment
+		size += 64 + len(d.Place.Bytes)
 	}
-	c.bytes += 64 + len(it.With)
+	c.mu.Lock()
+	s.calls.Set(it.Ref.Number, state)
+	c.batch.Once = c.batch.Once || once
+	c.batch.Items = append(c.batch.Items, it)
+	c.bytes += size
 	full := sealed || len(c.batch.Items) >= mostBatch || c.bytes >= mostBytes
-	if !full && !c.armed {
-		c.armed = true
-		c.timer.Reset(batchAge)
+	if !full {
+		c.arm()
 	}
 	c.mu.Unlock()
+	runtime.AddCleanup(call, (*callState).drop, state)
 	if full {
 		r.flushCalls()
 	}
 	if sealed {
 		r.settle(false)
 	}
-	return state
+}
+
+// arm sees to it that the batch leaves soon. mu is held.
+func (c *calls) arm() {
+	if !c.armed {
+		c.armed = true
+		c.timer.Reset(batchAge)
+	}
 }
 
 // flushCalls sends the calls that were made, and then which are needed no more.
 func (r *run) flushCalls() {
-	c := &r.calls
+	c := r.calls.Load()
+	if c == nil {
+		return
+	}
 	c.sending.Lock()
 	defer c.sending.Unlock()
+	var m comms.Calls
 	c.mu.Lock()
-	m, drops := c.batch, c.drops
-	c.batch, c.drops, c.bytes, c.armed = comms.Calls{Run: r.ID}, nil, 0, false
-	m.Once = c.once
+	drops := c.drops
+	c.drops, c.armed = nil, false
+	if len(c.batch.Items) > 0 { // else its kinds wait for the first call of theirs
+		m = c.batch
+		c.batch, c.bytes = comms.Calls{Run: r.ID, Once: m.Once}, 0
+	}
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
@@ -375,38 +430,50 @@ func (r *run) flushCalls() {
 	}
 }
 
-// endCalls ends what the run waits for: it has ended itself.
+// errReturned is of what a goroutine wants that outlives the function of its task.
+var errReturned = fmt.Errorf("the function of the task has returned: %w", context.Canceled)
+
+// endCalls ends the making of calls: the function has returned. Calls that were not sent
+// are not made, as nobody has waited for them.
 func (r *run) endCalls() {
-	c := &r.calls
+	if r.calls.CompareAndSwap(nil, noCalls) {
+		return
+	}
+	c := r.calls.Load()
+	if c == noCalls {
+		return
+	}
+	r.making.Lock() // of those under way
+	defer r.making.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed = true; c.timer != nil {
-		c.timer.Stop()
-	}
+	c.closed = true
+	c.timer.Stop()
 }
 
-// callKind returns the number of a kind of calls, and the kind if the agent does not have it yet.
-func (r *run) callKind(fn *Func, o *CallOptions) (id uint32, news []comms.CallKind, err error) {
-	c := &r.calls
+// callKind returns the number of a kind of calls. A kind that is new goes with the next batch.
+func (r *run) callKind(c *calls, fn *Func, o *CallOptions) (uint32, error) {
+	codes := make([]string, len(o.RetryOn))
+	for i, e := range o.RetryOn {
+		code, ok := r.exec.reg.codeOf(e)
+		if !ok {
+			return 0, fmt.Errorf("it is to be tried again after %q, which is not registered (RegisterError)", e)
+		}
+		codes[i] = code
+	}
 	key := fn.Name
 	if !o.plain() {
-		key = fmt.Sprintf("%s %+v %v %d %v %d %v", fn.Name, o.Resources, o.RetryOn, o.Retries, o.Timeout, o.Priority, o.Here)
+		key = fmt.Sprintf("%s %+v %v %d %v %d %v", fn.Name, o.Resources, codes, o.Retries, o.Timeout, o.Priority, o.Here)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id := c.kinds[key]; id != 0 {
-		return id, nil, nil
+		return id, nil
 	}
-	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Retries: uint32(max(o.Retries, 0)), Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here}
+	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here}
+	var err error
 	if k.Resources, err = needs(o.Resources); err != nil {
-		return 0, nil, err
-	}
-	for _, e := range o.RetryOn {
-		code, ok := r.exec.reg.codeOf(e)
-		if !ok {
-			return 0, nil, fmt.Errorf("it is to be tried again after %q, which is not registered (RegisterError)", e)
-		}
-		k.RetryOn = append(k.RetryOn, code)
+		return 0, err
 	}
 	for _, p := range fn.Inputs {
 		k.Inputs = append(k.Inputs, comms.KindIn{Name: p.Name, List: p.List != nil})
@@ -418,11 +485,9 @@ func (r *run) callKind(fn *Func, o *CallOptions) (id uint32, news []comms.CallKi
 		}
 		k.Outputs = append(k.Outputs, out)
 	}
-	if c.kinds == nil {
-		c.init(r)
-	}
 	c.kinds[key] = k.ID
-	return k.ID, []comms.CallKind{k}, nil
+	c.batch.Kinds = append(c.batch.Kinds, k)
+	return k.ID, nil
 }
 
 // errDeviceMemory is of a call for which memory of devices was asked.
@@ -438,121 +503,4 @@ func needs(r dag.Resources) (m comms.Resources, err error) {
 		m.Custom = append(m.Custom, comms.Amount{Name: name, N: r.Custom[name]})
 	}
 	return m, nil
-}
-
-// callArgument is an argument as the agent is told of it.
-func (r *run) callArgument(typ reflect.Type, arg any) (in comms.CallInput, err error) {
-	if f, ok := arg.(*Future); ok {
-		switch {
-		case f.known != nil:
-			arg = f.known.value
-		case f.run != r:
-			return in, errors.New("the future is of another task: its result can be passed as a value")
-		case f.input != nil:
-			return r.inputArgument(f.input)
-		default:
-			return comms.CallInput{From: comms.FromCall, Ref: f.state.ref, Output: f.output, Element: f.element}, nil
-		}
-	}
-	codec, err := r.exec.reg.Codecs.For(typ)
-	if err != nil {
-		return in, err
-	}
-	flat, err := codec.Encode(arg)
-	if err != nil {
-		return in, err
-	}
-	in.Data, err = r.keepFlat(flat)
-	return in, err
-}
-
-// keepFlat stores an encoded value where others can read it.
-func (r *run) keepFlat(f value.Flat) (d comms.Desc, err error) {
-	d = comms.Desc{Codec: f.Codec, DType: f.DType, Shape: f.Shape, Size: uint64(len(f.Bytes))}
-	d.Place, err = r.place(f.Bytes, false)
-	if d.Place.Kind == comms.PlaceSegment {
-		d.Hash = comms.HashOf(f.Bytes)
-	}
-	return d, err
-}
-
-// encodeWith writes a parameter struct as the msgpack map that a job would give.
-func encodeWith(params any) ([]byte, error) {
-	fields, err := Parameters(params)
-	if err != nil {
-		return nil, err
-	}
-	m := make(map[string]any, len(fields))
-	for _, f := range fields {
-		m[f.Name] = literal(f.Value)
-	}
-	var b bytes.Buffer
-	enc := msgpack.NewEncoder(&b)
-	enc.SetSortMapKeys(true)
-	if err := enc.Encode(m); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-// literal undoes what keeps texts from being read as placeholders in a job.
-func literal(v any) any {
-	switch v := v.(type) {
-	case string:
-		return strings.ReplaceAll(v, "$${", "${")
-	case []any:
-		for i := range v {
-			v[i] = literal(v[i])
-		}
-	case map[string]any:
-		for k := range v {
-			v[k] = literal(v[k])
-		}
-	}
-	return v
-}
-
-// InputFuture returns an input of the task as a Future, to be passed to calls
-// without a copy. It is one dataset, no list.
-func InputFuture(ctx context.Context, name string) (*Future, error) {
-	r, _ := ctx.Value(taskKey{}).(*run)
-	if r == nil {
-		return nil, fmt.Errorf("input %s as a future: ctx is not that of a task", name)
-	}
-	for i := range r.kind.inputs {
-		if in := &r.kind.inputs[i]; in.port.Name == name && in.port.List == nil {
-			return &Future{typ: in.port.Type, run: r, input: &inputRef{i, in}}, nil
-		}
-	}
-	return nil, fmt.Errorf("the task has no input %s that is one dataset", name)
-}
-
-// inputRef is an input of a run.
-type inputRef struct {
-	index int
-	in    *kindInput
-}
-
-// inputArgument is an input of a run as an argument: by its place among the inputs
-// where the agent has it, else as a value, which each call has for itself.
-func (r *run) inputArgument(ref *inputRef) (in comms.CallInput, err error) {
-	live := &r.input
-	if r.reads == 0 {
-		d := r.Inputs[ref.index].Data[0]
-		switch d.Place.Kind {
-		case comms.PlaceInline:
-			in.Data = comms.Desc{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Size: d.Size, Place: d.Place}
-			return in, nil
-		case comms.PlaceLive:
-			live = r.liveInput(&d)
-		default:
-			return comms.CallInput{From: comms.FromInput, Input: uint32(ref.index), Data: d}, nil
-		}
-	}
-	flat, err := live.codec.Encode(live.value)
-	if err != nil {
-		return in, err
-	}
-	in.Data, err = r.keepFlat(flat)
-	return in, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -20,13 +21,14 @@ type waiter struct {
 	wake   chan struct{} // something has changed
 	err    error         // the agent refused to let the run wait
 
+	released bool // one of what it waits for was released
+
 	collect bool // it wants each as it ends, in queue
 	queue   []*callState
 }
 
 // readKey names a dataset of a call.
 type readKey struct {
-	ref     comms.CallRef
 	output  uint32
 	element uint64
 }
@@ -36,6 +38,11 @@ type readState struct {
 	done bool
 	desc comms.Desc
 	err  *comms.TaskError
+	sets []*waiter // that wait for it
+
+	once  sync.Once // of bytes
+	bytes []byte    // in shared memory
+	fault error
 }
 
 func newWaiter() *waiter { return &waiter{wake: make(chan struct{}, 1)} }
@@ -50,7 +57,7 @@ func (w *waiter) signal() {
 // await waits until k of some calls have ended; nil entries have. With fast it returns the
 // error of the first that fails.
 func (r *run) await(ctx context.Context, states []*callState, k int, fast bool) error {
-	c, w := &r.calls, newWaiter()
+	c, w := r.called(), newWaiter()
 	w.left, w.fast = k, fast
 	var refs []comms.CallRef
 	c.mu.Lock()
@@ -58,6 +65,8 @@ func (r *run) await(ctx context.Context, states []*callState, k int, fast bool) 
 		switch {
 		case s == nil:
 			w.left--
+		case s.released:
+			w.released = true
 		case s.end != nil:
 			if w.left--; s.end.Error != nil && w.failed == nil {
 				w.failed = s.end.Error
@@ -89,16 +98,18 @@ func (r *run) await(ctx context.Context, states []*callState, k int, fast bool) 
 
 // awaitElement waits for an element of a stream. It is false when the stream has ended.
 func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, error) {
-	c, w := &r.calls, newWaiter()
+	c, w := r.called(), newWaiter()
 	c.mu.Lock()
-	s.sets = append(s.sets, w)
+	if s.sets = append(s.sets, w); s.released {
+		w.released = true
+	}
 	c.mu.Unlock()
-	err := r.block(ctx, w, nil, func() bool { return s.made() > n || s.end != nil })
+	err := r.block(ctx, w, nil, func() bool { return uint64(len(s.elements)) > n || s.end != nil })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.sets = slices.DeleteFunc(s.sets, func(o *waiter) bool { return o == w })
 	switch {
-	case s.made() > n:
+	case uint64(len(s.elements)) > n:
 		return true, nil
 	case err != nil:
 		return false, err
@@ -108,46 +119,73 @@ func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, e
 	return false, nil
 }
 
-// bring has a dataset of a call brought into memory, where it stays until the run ends.
-func (r *run) bring(ctx context.Context, k readKey) (comms.Desc, error) {
-	c, w := &r.calls, newWaiter()
+// bring has a dataset of a call brought into memory, where it stays until the run ends or
+// the call is dropped. With keep, only Release drops it: a value lies in that memory.
+func (r *run) bring(ctx context.Context, s *callState, k readKey, keep bool) (comms.Desc, []byte, error) {
+	c, w := r.called(), newWaiter()
 	c.mu.Lock()
-	rd := c.reads[k]
+	rd := s.reads[k]
 	fresh := rd == nil
 	if fresh {
 		rd = &readState{}
-		c.reads[k] = rd
+		if s.reads == nil {
+			s.reads = map[readKey]*readState{}
+		}
+		s.reads[k] = rd
 	}
+	if rd.sets = append(rd.sets, w); s.released {
+		w.released = true
+	}
+	s.pinned = s.pinned || keep
 	c.mu.Unlock()
 	if fresh {
 		r.flushCalls()
-		r.exec.out.send(&comms.CallRead{Run: r.ID, Ref: k.ref, Output: k.output, Element: k.element})
+		r.exec.out.send(&comms.CallRead{Run: r.ID, Ref: s.ref, Output: k.output, Element: k.element})
 	}
-	if err := r.block(ctx, w, nil, func() bool { return rd.done }); err != nil {
-		return comms.Desc{}, err
+	err := r.block(ctx, w, nil, func() bool { return rd.done })
+	c.mu.Lock()
+	rd.sets = slices.DeleteFunc(rd.sets, func(o *waiter) bool { return o == w })
+	c.mu.Unlock()
+	switch {
+	case err != nil:
+		return comms.Desc{}, nil, err
+	case rd.err != nil:
+		return comms.Desc{}, nil, r.exec.reg.Wrap(rd.err)
 	}
-	if rd.err != nil {
-		return comms.Desc{}, r.exec.reg.Wrap(rd.err)
+	rd.once.Do(func() { rd.bytes, rd.fault = r.bytes(resultOfCall, &rd.desc) })
+	return rd.desc, rd.bytes, rd.fault
+}
+
+// resultOfCall is what messages call what a call returned.
+const resultOfCall = "the result of a call"
+
+// releaseViews lets go of what was read of a call that was dropped.
+func (r *run) releaseViews(s *callState) {
+	c := r.called()
+	c.mu.Lock()
+	reads := s.reads
+	s.reads = nil
+	c.mu.Unlock()
+	for _, rd := range reads {
+		rd.once.Do(func() {})
+		r.mem.release(rd.bytes)
 	}
-	return rd.desc, nil
 }
 
 // block waits until done, which is looked at with calls.mu held. The run gives up its cpu,
 // and goes on when it has it again. One goroutine at a time waits for the cpu; others go
 // on when they can, beside it.
 func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done func() bool) error {
-	c := &r.calls
+	c := r.called()
 	c.mu.Lock()
-	if done() {
-		c.mu.Unlock()
+	finished := done()
+	c.mu.Unlock()
+	if finished {
 		return nil
 	}
-	c.mu.Unlock()
 	r.flushCalls()
 	c.mu.Lock()
-	if c.kinds == nil {
-		c.init(r)
-	}
+	w.err = nil // of a wait before
 	c.waiters[w] = struct{}{}
 	c.mu.Unlock()
 	defer r.unblock(w)
@@ -156,7 +194,10 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		finished, mine := done(), c.waiting && c.owner == w
 		var m *comms.CallWait
 		switch {
-		case w.err != nil && !finished:
+		case !finished && w.released:
+			c.mu.Unlock()
+			return errReleased
+		case !finished && w.err != nil:
 			c.mu.Unlock()
 			return w.err
 		case finished && (!mine || w.fast && w.failed != nil): // a failure is told at once, also without a cpu
@@ -179,9 +220,12 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
+			if r.ctx.Err() != nil {
+				return r.overErr()
+			}
 			return context.Cause(ctx)
 		case <-r.ctx.Done():
-			return context.Cause(r.ctx)
+			return r.overErr()
 		}
 	}
 }
@@ -198,7 +242,7 @@ func ended(c *calls, refs []comms.CallRef) (n int) {
 
 // unblock ends a wait. Another goroutine that waits takes care of the cpu from now on.
 func (r *run) unblock(w *waiter) {
-	c := &r.calls
+	c := r.called()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiters, w)
@@ -221,27 +265,24 @@ func (c *calls) wakeOne() {
 
 // callsEnded takes what became of calls. Executor.mu is held.
 func (r *run) callsEnded(m *comms.CallEnds) error {
-	c := &r.calls
+	c := r.called()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range m.Ends {
 		e := &m.Ends[i]
 		c.seen++
-		if e.Read {
-			c.readEnded(e)
-			continue
-		}
 		s := c.find(e.Ref)
 		switch {
 		case s == nil: // it was dropped
+		case e.Read:
+			if err := s.readEnded(e); err != nil {
+				return err
+			}
 		case e.Element:
-			if len(e.Outputs) != 1 {
-				return fmt.Errorf("an element of call %v has %d datasets", e.Ref, len(e.Outputs))
+			if len(e.Outputs) != 1 || e.Outputs[0].Ref.Element != uint64(len(s.elements)) {
+				return fmt.Errorf("an element of call %v is not its %d-th, or is not one dataset", e.Ref, len(s.elements))
 			}
-			if s.elements == nil {
-				s.elements = new([]comms.Desc)
-			}
-			*s.elements = append(*s.elements, e.Outputs[0])
+			s.elements = append(s.elements, e.Outputs[0])
 			for _, w := range s.sets {
 				w.signal()
 			}
@@ -257,7 +298,7 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 				if w.left--; e.Error != nil && w.failed == nil {
 					w.failed = e.Error
 				}
-				if w.left <= 0 || w.failed != nil || w.collect {
+				if w.left <= 0 || w.fast && w.failed != nil || w.collect {
 					w.signal()
 				}
 			}
@@ -267,31 +308,28 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 	return nil
 }
 
-// readEnded takes a dataset that was brought into memory. mu is held.
-func (c *calls) readEnded(e *comms.CallEnd) {
-	for k, rd := range c.reads {
-		if k.ref != e.Ref || rd.done {
-			continue
-		}
-		if len(e.Outputs) > 0 && (e.Outputs[0].Ref.Output != k.output || e.Outputs[0].Ref.Element != k.element) {
-			continue
-		}
-		rd.done, rd.err = true, e.Error
-		if e.Error == nil {
-			rd.desc = e.Outputs[0]
-		}
-		if e.Error != nil {
-			delete(c.reads, k) // it may be asked for again
-		}
-		for w := range c.waiters {
-			w.signal()
-		}
+// readEnded takes a dataset that was brought into memory. calls.mu is held.
+func (s *callState) readEnded(e *comms.CallEnd) error {
+	if len(e.Outputs) != 1 {
+		return fmt.Errorf("an answer with %d datasets, to what was read of call %v", len(e.Outputs), e.Ref)
 	}
+	k := readKey{e.Outputs[0].Ref.Output, e.Outputs[0].Ref.Element}
+	rd := s.reads[k]
+	if rd == nil || rd.done {
+		return nil // it was asked for twice
+	}
+	if rd.done, rd.err, rd.desc = true, e.Error, e.Outputs[0]; e.Error != nil {
+		delete(s.reads, k) // it may be asked for again
+	}
+	for _, w := range rd.sets {
+		w.signal()
+	}
+	return nil
 }
 
 // goOn ends a wait of the run: it has its cpu again. Executor.mu is held.
 func (r *run) goOn(m *comms.CallGo) error {
-	c := &r.calls
+	c := r.called()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.waiting || m.Wait != c.wait {
@@ -316,8 +354,9 @@ func (r *run) goOn(m *comms.CallGo) error {
 // readyOf lists the calls that have ended, in that order; nil entries come first.
 func readyOf(r *run, states []*callState) (ready []int) {
 	if r != nil {
-		r.calls.mu.Lock()
-		defer r.calls.mu.Unlock()
+		c := r.called()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 	}
 	for i, s := range states {
 		if s == nil || s.end != nil {

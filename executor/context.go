@@ -113,6 +113,7 @@ func (c *runContext) lend() *run {
 	if c.run == nil {
 		r := &run{exec: c.exec, kind: c.kind, ctx: c, log: &logWriter{exec: c.exec, run: c.of.run, closed: true}}
 		r.ID, r.Task, r.Attempt, r.Name, r.mem.ended = c.of.run, c.of.task, c.of.attempt, c.of.name, true
+		r.calls.Store(noCalls)
 		c.run = r
 	}
 	return c.run

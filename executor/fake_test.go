@@ -54,6 +54,10 @@ func (a *fakeAgent) Send(m comms.Message) error {
 		return nil
 	case *comms.Report:
 		a.account(d)
+	case *comms.Calls:
+		for i := range d.Items {
+			a.seal(d.Items[i].Values())
+		}
 	}
 	a.inbox <- d
 	return nil
@@ -62,15 +66,20 @@ func (a *fakeAgent) Send(m comms.Message) error {
 // account follows leases: datasets end those of files, returns end all.
 func (a *fakeAgent) account(m *comms.Report) {
 	for _, it := range m.Items {
-		for _, d := range it.Outputs {
-			a.mu.Lock()
-			if d.Place.Kind == comms.PlaceSegment && d.Place.Segment != 1 {
-				a.sealed[d.Place.Segment] = true
-			}
-			a.mu.Unlock()
-		}
+		a.seal(it.Outputs)
 		if it.Kind == comms.ReportLeaseReturn && it.Lease != nil {
 			a.store.Load().returned(it.Lease)
+		}
+	}
+}
+
+// seal notes which file segments datasets lie in.
+func (a *fakeAgent) seal(data []comms.Desc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range data {
+		if d.Place.Kind == comms.PlaceSegment && d.Place.Segment != 1 {
+			a.sealed[d.Place.Segment] = true
 		}
 	}
 }

@@ -96,6 +96,8 @@ func (r *run) publish(output uint32, element uint64, v any) error {
 	if err := r.awaitCredit(); err != nil {
 		return err
 	}
+	r.making.Lock() // a call of another goroutine settles what was sent, and this was not
+	defer r.making.Unlock()
 	d, err := r.publishable(output, element, v)
 	if err != nil {
 		return err

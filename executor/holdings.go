@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -52,10 +53,8 @@ func addrOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b
 
 // inputAt names the input that an address lies in.
 func (r *run) inputAt(addr uintptr) (string, bool) {
-	for _, v := range r.mem.views {
-		if within(v.bytes, addr) {
-			return v.input, true
-		}
+	if input, ok := r.mem.viewAt(addr); ok {
+		return input, true
 	}
 	if r.reads > 0 && r.input.within(addr) {
 		return r.kind.Inputs[0].Name, true
@@ -68,6 +67,26 @@ func (r *run) inputAt(addr uintptr) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+func (h *holdings) viewAt(addr uintptr) (input string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.IndexFunc(h.views, func(v view) bool { return within(v.bytes, addr) })
+	if i < 0 {
+		return "", false
+	}
+	return h.views[i].input, true
+}
+
+// release ends the view of some bytes.
+func (h *holdings) release(b []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if i := slices.IndexFunc(h.views, func(v view) bool { return len(b) > 0 && addrOf(v.bytes) == addrOf(b) }); i >= 0 {
+		h.views[i].span.Release()
+		h.views = slices.Delete(h.views, i, i+1)
+	}
 }
 
 // within tells whether an address lies in a value whose bytes are in the store.
@@ -112,6 +131,12 @@ func (r *run) bytes(input string, d *comms.Desc) ([]byte, error) {
 		span, err := m.mapper.View(name, int64(d.Place.Offset), int64(d.Size))
 		if err != nil {
 			return nil, err
+		}
+		r.mem.mu.Lock()
+		defer r.mem.mu.Unlock()
+		if r.mem.ended { // a goroutine that outlives its function reads what a call returned
+			span.Release()
+			return nil, errReturned
 		}
 		r.mem.views = append(r.mem.views, view{input, span, span.Bytes})
 		return span.Bytes, nil
@@ -233,8 +258,8 @@ func (r *run) place(b []byte, file bool) (comms.Place, error) {
 		return comms.Place{}, err
 	}
 	copy(dst, b)
-	r.usage.Copied += uint64(len(b))
 	r.mem.mu.Lock()
+	r.usage.Copied += uint64(len(b)) // calls of other goroutines copy too
 	r.keep(&r.exec.mem, h)
 	r.mem.mu.Unlock()
 	return comms.Place{Kind: comms.PlaceSegment, Segment: h.at.Segment, Offset: uint64(off)}, r.cut(h, file, len(b))

@@ -57,6 +57,7 @@ func (l List[T]) Missing() []int {
 // ListType is how code that does not know T makes a List[T].
 type ListType struct {
 	Elem reflect.Type
+	list reflect.Type
 	make func(values []any, index []int, total int) any
 
 	items func(list any) []any // the inverse of make
@@ -65,7 +66,7 @@ type ListType struct {
 type lister interface{ listType() *ListType }
 
 func (List[T]) listType() *ListType {
-	return &ListType{Elem: reflect.TypeFor[T](), make: func(values []any, index []int, total int) any {
+	return &ListType{Elem: reflect.TypeFor[T](), list: reflect.TypeFor[List[T]](), make: func(values []any, index []int, total int) any {
 		l := List[T]{values: make([]T, len(values)), index: index, total: total}
 		for i, v := range values {
 			l.values[i] = As[T](v)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,16 +20,17 @@ import (
 // run is one attempt at one task, from Dispatch to its answer.
 type run struct {
 	comms.Run
-	exec  *Executor
-	kind  *kind
-	ctx   *runContext // from the start of the run, or from when it was stopped
-	began time.Time
-	usage comms.Usage
-	log   *logWriter
-	mute  bool // the run has ended: a log that is made now is closed
-	spend credits
-	mem   holdings
-	calls calls
+	exec   *Executor
+	kind   *kind
+	ctx    *runContext // from the start of the run, or from when it was stopped
+	began  time.Time
+	usage  comms.Usage
+	log    *logWriter
+	mute   bool // the run has ended: a log that is made now is closed
+	spend  credits
+	mem    holdings
+	calls  atomic.Pointer[calls]
+	making sync.Mutex // held while a call is made, or an element published; both may wait for memory
 
 	// Of a path. The head has its outputs in Run.
 	path  *path     // what follows; nil nothing
@@ -217,6 +219,9 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 	out := r.values(k.args, len(k.fn.Outputs))
 	err = k.fn.Call(r.ctx, in, out)
 	r.took = time.Since(r.began)
+	if r.exec.session == nil { // which ends its calls with its context
+		r.endCalls()
+	}
 	if err != nil {
 		return nil, nil, err
 	}

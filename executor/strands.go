@@ -2,7 +2,7 @@ package executor
 
 import (
 	"context"
-	"fmt"
+	"encoding/binary"
 
 	"github.com/zeebo/xxh3"
 
@@ -10,14 +10,14 @@ import (
 	"github.com/cascade-run/cascade/internal/seqmap"
 )
 
-type strandKey struct{}
-
 // strand is a line of execution that numbers its calls.
 type strand struct {
 	id    uint64
 	next  uint64
 	calls seqmap.Map[*callState] // that are not dropped; calls.mu guards it
 }
+
+type strandKey struct{}
 
 // Strand returns a context whose calls are numbered on their own. A task that calls from
 // several goroutines gives each a strand, named so that another run of the task names
@@ -28,13 +28,13 @@ func Strand(ctx context.Context, name string) context.Context {
 	if r == nil {
 		return ctx
 	}
-	parent := r.strand(ctx)
+	c := r.called()
+	parent := c.strand(ctx)
 	id := strandID(parent.id, name)
-	c := &r.calls
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.kinds == nil {
-		c.init(r)
+	if c.closed {
+		return ctx
 	}
 	s := c.strands[id]
 	if s == nil {
@@ -46,15 +46,14 @@ func Strand(ctx context.Context, name string) context.Context {
 
 // strandID is the number of a strand, never that of the first one.
 func strandID(parent uint64, name string) uint64 {
-	b := fmt.Appendf(nil, "%016x%s", parent, name)
-	return max(xxh3.Hash(b), 1)
+	return max(xxh3.Hash(append(binary.BigEndian.AppendUint64(nil, parent), name...)), 1)
 }
 
-func (r *run) strand(ctx context.Context) *strand {
+func (c *calls) strand(ctx context.Context) *strand {
 	if s, _ := ctx.Value(strandKey{}).(*strand); s != nil {
 		return s
 	}
-	return &r.calls.base
+	return &c.base
 }
 
 // callsOf returns the calls of a strand; nil when there is no such strand. mu is held.
