@@ -21,8 +21,9 @@ import (
 type caller struct {
 	job    *job
 	task   taskIndex
-	run    *run // nil between two tries
-	once   bool // another run of it meets nothing
+	name   string // of the task, once a call was named
+	run    *run   // nil between two tries
+	once   bool   // another run of it meets nothing
 	calls  callTable
 	kinds  map[uint32]*callShape // as the present run numbers them
 	shapes map[uint64]*callShape // by their sums

@@ -2,8 +2,10 @@ package core
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -329,20 +331,25 @@ func (r *callRow) missing() (n uint32, failed bool) {
 
 // rowName is the name of a row: that of its parent with its number behind it.
 func (j *job) rowName(t taskIndex) string {
+	return string(j.appendRowName(make([]byte, 0, 64), t))
+}
+
+func (j *job) appendRowName(b []byte, t taskIndex) []byte {
 	r, by := j.dyn.rows.at(t), j.dyn.by
 	if by == nil {
-		return r.name
+		return append(b, r.name...)
 	}
-	name := by.job.taskName(by.task) + "/"
+	if by.name == "" {
+		by.name = by.job.taskName(by.task)
+	}
+	b = append(append(b, by.name...), '/')
 	if r.name != "" {
-		name += r.name + "-"
+		b = append(append(b, r.name...), '-')
 	}
-	if r.ref.Strand != 0 {
-		var b [8]byte
-		binary.BigEndian.PutUint64(b[:], r.ref.Strand)
-		name += fmt.Sprintf("%x.", b[:4])
+	if s := r.ref.Strand; s != 0 {
+		b = append(hex.AppendEncode(b, binary.BigEndian.AppendUint64(make([]byte, 0, 8), s)[:4]), '.')
 	}
-	return fmt.Sprintf("%s%d", name, r.ref.Number)
+	return strconv.AppendUint(b, r.ref.Number, 10)
 }
 
 // rowInputs are the arguments of a row as sources, by port.
@@ -420,7 +427,7 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 		return
 	}
 	end := comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
-		Cause: comms.Cause{Kind: comms.CauseTask, Text: j.rowName(e.Task) + " " + w.shape.kind.Function}}
+		Cause: comms.Cause{Kind: comms.CauseTask, Text: string(append(append(j.appendRowName(make([]byte, 0, 96), e.Task), ' '), w.shape.kind.Function...))}}
 	switch root, _ := j.root(); {
 	case w.at != "":
 		end.Cause.Text += " on " + w.at
