@@ -73,6 +73,61 @@ func ExampleClient_Session() {
 	// <nil>
 }
 
+// A program calls a function many times, and goes on with each result as it comes. A task
+// does the same with its own context.
+func ExampleCompleted() {
+	err := inSession(func(ctx context.Context) error {
+		factor, err := cascade.Put(ctx, 21)
+		if err != nil {
+			return err
+		}
+		var doubles []cascade.Future[int]
+		for range 3 {
+			doubles = append(doubles, doubledTask.Go(ctx, factor, cascade.CPU(0.5)))
+		}
+		for i, err := range cascade.Completed(ctx, doubles) {
+			if err != nil {
+				return err
+			}
+			x, err := doubles[i].Get(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Println("one is", x)
+		}
+		sum, err := addsTask.Go(ctx, cascade.Futures(doubles...)).Get(ctx)
+		fmt.Println("all are", sum)
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// one is 42
+	// one is 42
+	// one is 42
+	// all are 126
+	// <nil>
+}
+
+// inSession runs a part of a program in a session on this host.
+func inSession(part func(ctx context.Context) error) error {
+	state, err := os.MkdirTemp("", "example-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(state)
+	ctx := context.Background()
+	cluster, err := cascade.Local(ctx, cascade.WithState(state))
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	session, err := cluster.Session(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(part(session.Context()), session.Close(ctx))
+}
+
 // Errors keep their identity across processes when they are registered.
 func ExampleRegisterError() {
 	g := cascade.NewGraph("bad day")

@@ -96,7 +96,7 @@ func NotRepeatable(ctx context.Context) context.Context {
 // Go has a function run as a task of its own, on the caller's host or another, and returns
 // at once. The arguments are those of the Go function behind its context: values of the
 // parameters' types, Futures, whose datasets are passed by reference, and Items for lists.
-// What is wrong with the call is the error of each of its futures.
+// An error of the call itself is that of each of its futures.
 //
 // Outside an executor the function runs at once, so that tests can call directly.
 func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
@@ -355,11 +355,11 @@ func (r *run) put(ctx context.Context, v any) (*Call, error) {
 // mostBatch and mostBytes bound a message of calls; batchAge how long the first of them waits for others.
 const (
 	mostBatch = 1000
-	mostBytes = 1 << 20
+	mostBytes = 64 << 10
 	batchAge  = 100 * time.Microsecond
 )
 
-// addCall names a call and puts it into the batch. What it has sealed is the agent's once it is sent.
+// addCall names a call and puts it into the batch. Values that it has sealed are the agent's once it is sent.
 func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallItem) {
 	s := c.strand(ctx)
 	it.Ref = comms.CallRef{Strand: s.id, Number: s.next}
@@ -434,7 +434,7 @@ func (r *run) flushCalls() {
 var errReturned = fmt.Errorf("the function of the task has returned: %w", context.Canceled)
 
 // endCalls ends the making of calls: the function has returned. Calls that were not sent
-// are not made, as nobody has waited for them.
+// are not made: no goroutine has waited for them.
 func (r *run) endCalls() {
 	if r.calls.CompareAndSwap(nil, noCalls) {
 		return

@@ -472,7 +472,7 @@ func (c *Core) passOn(at rowRef, to reader) {
 		return
 	}
 	w := at.row()
-	if d := at.job.data[comms.DatasetRef{Task: at.task, Output: to.output, Element: to.element}]; d != nil && w.failed == nil {
+	if d := at.job.data[comms.DatasetRef{Task: at.task, Output: to.output, Element: to.element}]; d != nil { // an element is good although the stream fails
 		c.giveArg(to.rowRef, to.arg, at.job, d)
 		return
 	}

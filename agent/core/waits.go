@@ -140,13 +140,13 @@ func (c *Core) reads(ex *executor, m *comms.CallRead) {
 	}
 	c.startedRun(r)
 	by := c.callerOf(r)
-	rd := &callRead{by: by, ref: m.Ref}
+	rd := &callRead{by: by, ref: m.Ref, data: comms.DatasetRef{Output: m.Output, Element: m.Element}}
 	at, ok := by.calls.get(m.Ref)
 	if !ok {
 		c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorInput, Agent: c.cfg.Agent, Message: fmt.Sprintf("call %d of strand %x was dropped, or was never made", m.Ref.Number, m.Ref.Strand)})
 		return
 	}
-	rd.data = comms.DatasetRef{Task: at.task, Output: m.Output, Element: m.Element}
+	rd.data.Task = at.task
 	d := at.job.data[rd.data]
 	if d == nil || m.Output >= argBase {
 		why := "it has not ended"
