@@ -80,7 +80,9 @@
 //
 // Calls of functions by running tasks:
 //
-//	calls        calls and values of runs, and what their parents are told
+//	calls        calls of runs, and their callers
+//	arguments    what calls read, and values that are put
+//	ends         what the parents of calls are told
 //	dynamic      jobs whose tasks are rows: calls, and tasks of other agents
 //	waits        runs that wait for calls, or read what they returned
 //	placement    the host of calls that wait long, or cannot run here

@@ -48,7 +48,7 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 		return
 	}
 	w := &callWait{number: m.Wait, refs: slices.Clone(m.Refs), least: m.Seen + m.N, n: int(min(m.N, uint64(len(m.Refs))))}
-	if c.waitingRuns() >= maxWaiting && !by.satisfied(c, w) {
+	if c.waitingRuns() >= maxWaiting && !c.satisfied(by, w) {
 		c.emit(ToExecutor{ex.id, &comms.CallGo{Run: r.id, Wait: m.Wait, Error: &comms.TaskError{Kind: comms.ErrorTask, Task: r.job.taskName(r.task), Agent: c.cfg.Agent,
 			Message: fmt.Sprintf("%d tasks wait for tasks that they called, each in a process of its own: call less deeply", maxWaiting)}}})
 		return
@@ -58,7 +58,7 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 }
 
 // satisfied tells whether a run has what it waits for.
-func (by *caller) satisfied(c *Core, w *callWait) bool {
+func (c *Core) satisfied(by *caller, w *callWait) bool {
 	if len(w.refs) == 0 {
 		return by.told >= w.least
 	}
@@ -105,7 +105,7 @@ func (c *Core) answerCallers() {
 
 func (c *Core) answerCaller(by *caller) {
 	r := by.run
-	if by.satisfied(c, by.wait) {
+	if c.satisfied(by, by.wait) {
 		if r.back {
 			if !c.fits(r.ex.grant, r.gs.need) {
 				return
@@ -217,7 +217,7 @@ func (c *Core) answerRead(rd *callRead, e *comms.TaskError) {
 }
 
 // endReads lets go of what a run holds in memory of a call that it drops.
-func (by *caller) endReads(c *Core, at rowRef) {
+func (c *Core) endReads(by *caller, at rowRef) {
 	by.reads = slices.DeleteFunc(by.reads, func(rd *callRead) bool {
 		if rd.ref != at.row().ref {
 			return false
