@@ -103,7 +103,11 @@ func CallName(name string) CallOption {
 }
 
 // callOptions collects options.
-func callOptions(opts []CallOption) (o executor.CallOptions) {
+func callOptions(opts []CallOption) executor.CallOptions {
+	if len(opts) == 0 { // most calls, for which nothing is to be made
+		return executor.CallOptions{}
+	}
+	var o executor.CallOptions
 	for _, set := range opts {
 		set.option(&o)
 	}

@@ -3,8 +3,10 @@ package cascade_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -141,5 +143,46 @@ func TestCalls(t *testing.T) {
 func TestCallOutside(t *testing.T) {
 	if n, err := fib(t.Context(), fibOf{10}); err != nil || n != 55 {
 		t.Errorf("fib(10) is %d, %v", n, err)
+	}
+}
+
+// keepsView reads what a call returned, loses the future, and has others return as much as
+// the store holds, several times. What it has read must stay.
+func keepsView(ctx context.Context, p fibOf) (int, error) {
+	ones := cascade.Array[float64]{Shape: []int{p.N}, Data: make([]float64, p.N)}
+	for i := range ones.Data {
+		ones.Data[i] = float64(i)
+	}
+	kept, err := scaledTask.Go(ctx, cascade.Val(ones), cascade.Val(1.0)).Get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for n := range 300 {
+		f := scaledTask.Go(ctx, cascade.Val(ones), cascade.Val(float64(n+2)))
+		if _, err := f.Get(ctx); err != nil {
+			return 0, fmt.Errorf("call %d: %w", n, err)
+		}
+		if f.Release(); n%10 == 0 {
+			runtime.GC()
+		}
+	}
+	wrong := 0
+	for i, v := range kept.Data {
+		if v != float64(i) {
+			wrong++
+		}
+	}
+	return wrong, nil
+}
+
+var keepsViewTask = cascade.Func1("keepsView", keepsView, "with -> wrong")
+
+func TestViewOutlivesFuture(t *testing.T) {
+	c := cascadetest.Start(t, cascade.WithCPU(2), cascade.WithStore(16<<20))
+	g := cascade.NewGraph("views")
+	n := keepsViewTask.Add(g, "views", cascade.With(fibOf{12_000}))
+	g.Output(n, "")
+	if wrong, err := cascade.Result(t.Context(), cascadetest.Submit(t, c, g), n); err != nil || wrong != 0 {
+		t.Errorf("%d values have changed, %v", wrong, err)
 	}
 }

@@ -86,7 +86,7 @@ func (f Function1x1[A, X]) Map(g *Graph, task string, over []Axis, a Arg[A], opt
 //
 // ctx is that of a task or of a session. An argument is a value (Val), a Future, which is
 // passed by reference, or several of them for a list (Futures). An error of
-// the call, of an argument too, is that of its futures.
+// the call itself is that of its futures.
 //
 // A function that calls itself cannot be named in its own declaration: Go calls that
 // an initialisation cycle. Declare it first, and register it in init:

@@ -53,12 +53,12 @@ func TestSendsToWhomTheCoreKnows(t *testing.T) {
 	<-them.ups
 
 	l := &loop{}
-	l.send(&out, &comms.Recall{Call: comms.JobID{1}})
+	l.send(&out, &comms.GrantEnd{Grants: []uint64{1}})
 	out.epoch = link.Epoch()
-	l.send(&out, &comms.Recall{Call: comms.JobID{2}})
+	l.send(&out, &comms.GrantEnd{Grants: []uint64{2}})
 	l.flush()
 	m, err := comms.Decode(<-them.heads)
-	if r, ok := m.(*comms.Recall); err != nil || !ok || r.Call != (comms.JobID{2}) {
+	if r, ok := m.(*comms.GrantEnd); err != nil || !ok || len(r.Grants) != 1 || r.Grants[0] != 2 {
 		t.Errorf("the first that it gets is %+v, %v", m, err)
 	}
 }

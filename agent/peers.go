@@ -159,10 +159,10 @@ func (d *peerDoor) Message(l *comms.Link, head, _ []byte) {
 	case *comms.Serving:
 		loop := d.agent.loop
 		d.agent.in.Offer(item{note: func() { loop.peer(name).at = m.At }})
-	case *comms.Forward:
+	case *comms.Grant:
 		m.Dir = d.agent.jobFolder(m.Dir)
 		d.agent.in.Offer(item{ev: core.FromPeer{Agent: name, Msg: m}})
-	case *comms.Notice, *comms.Released, *comms.Forwarded, *comms.Recall:
+	case *comms.Notice, *comms.Released, *comms.GrantReport, *comms.GrantEnd:
 		d.agent.in.Offer(item{ev: core.FromPeer{Agent: name, Msg: m}})
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from an agent", m))

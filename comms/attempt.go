@@ -27,10 +27,10 @@ func NextTry(attempt uint32) uint32 {
 	return attempt + 1
 }
 
-// Grant is the first attempt of a task that the controller gives out anew; attempt
+// NextGrant is the first attempt of a task that the controller gives out anew; attempt
 // is the last of which it knows, and begun tells whether that has begun: a task that
 // moves before that is at the same try still.
-func Grant(attempt uint32, begun bool) uint32 {
+func NextGrant(attempt uint32, begun bool) uint32 {
 	if attempt>>tryBits == 1<<(32-tryBits)-1 {
 		return attempt | LastTry
 	}

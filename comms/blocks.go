@@ -356,11 +356,13 @@ func blocks[T any, P blockEntry[T]](c *Coder, list *[]T, columns func(*block, []
 // fold puts entries that follow each other and fit into blocks.
 func fold[T any, P blockEntry[T]](c *Coder, all []T, columns func(*block, []T)) []T {
 	var out []T
+	kept := 0 // of all: those before are in out
 	flush := func(from, to int) {
 		if to-from < blockLeast {
-			out = append(out, all[from:to]...)
 			return
 		}
+		out = append(out, all[kept:from]...)
+		kept = to
 		k := &block{b: make([]byte, 0, 64+32*(to-from))}
 		k.count(to - from)
 		columns(k, all[from:to])
@@ -375,7 +377,6 @@ func fold[T any, P blockEntry[T]](c *Coder, all []T, columns func(*block, []T)) 
 		if fits := e.blocky() && heavy+w <= blockMost; !fits || i-from == MaxSteps {
 			flush(from, i)
 			if from = i; !fits {
-				out = append(out, all[i])
 				from = i + 1
 				continue
 			}
@@ -384,7 +385,10 @@ func fold[T any, P blockEntry[T]](c *Coder, all []T, columns func(*block, []T)) 
 	}
 	flush(from, len(all))
 	c.folded = heavy
-	return out
+	if kept == 0 { // none fits: they are not copied
+		return all
+	}
+	return append(out, all[kept:]...)
 }
 
 // unfold replaces entries, from the first that stands for a block on.

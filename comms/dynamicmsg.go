@@ -194,6 +194,20 @@ func (m *Calls) code(c *Coder) {
 	})
 }
 
+// size is about what the message takes encoded: many calls are one message, which would grow
+// again and again.
+func (m *Calls) size() int {
+	n := 256 * (1 + len(m.Kinds))
+	for i := range m.Items {
+		it := &m.Items[i]
+		n += 24 + len(it.Name) + len(it.With)
+		for j := range it.Inputs {
+			n += 72 + len(it.Inputs[j].Data.Place.Bytes)
+		}
+	}
+	return n
+}
+
 func (it *CallItem) code(c *Coder) {
 	c.Struct(5, func(c *Coder) {
 		it.Ref.code(c)
@@ -222,6 +236,18 @@ func (m *CallEnds) code(c *Coder) {
 		Uint(c, &m.Run)
 		Slice(c, &m.Ends, func(c *Coder, e *CallEnd) { e.code(c) })
 	})
+}
+
+// size is about what the message takes encoded.
+func (m *CallEnds) size() int {
+	n := 256
+	for i := range m.Ends {
+		n += 24
+		for j := range m.Ends[i].Outputs {
+			n += 64 + len(m.Ends[i].Outputs[j].Place.Bytes)
+		}
+	}
+	return n
 }
 
 func (e *CallEnd) code(c *Coder) {

@@ -26,7 +26,7 @@ type Welcome struct {
 	InlineMax   uint64     // outputs up to this size travel in messages
 	Scratch     string     // folder for the files of commands
 	ShmDir      string     // folder of the host's segments
-	Calls       bool       // the agent takes Call
+	Calls       bool       // the agent takes Calls
 }
 
 // Segment announces a segment that places may name, before the first such place,

@@ -58,9 +58,9 @@ const (
 	TypeReleased Type = 41 // agent -> agent: datasets that the sender's tasks need no more
 	TypeServing  Type = 42 // agent -> agent: where the sender serves datasets
 
-	TypeForward   Type = 43 // agent -> agent: a call to be run there
-	TypeForwarded Type = 44 // agent -> agent: reports on a forwarded call
-	TypeRecall    Type = 45 // agent -> agent: ends a forwarded call's stay
+	TypeGrant       Type = 46 // agent -> agent: dynamic tasks to be run there
+	TypeGrantReport Type = 47 // agent -> agent: what became of granted tasks
+	TypeGrantEnd    Type = 48 // agent -> agent: ends grants
 
 	TypeHello     Type = 50 // executor -> agent: the executor and its functions
 	TypeWelcome   Type = 51 // agent -> executor: answers Hello
@@ -75,16 +75,12 @@ const (
 	TypeLease     Type = 60 // agent -> executor: answers LeaseReq
 	TypeReport    Type = 61 // executor -> agent: changes of runs, in order
 	TypeStop      Type = 62 // agent -> executor: end when the queue has ended, or at once
-	TypeCall      Type = 63 // executor -> agent: a run calls a function as a task of its own
-	TypeAwait     Type = 64 // executor -> agent: a run waits for the result of a call
-	TypeReturned  Type = 65 // agent -> executor: answers Await
-
-	TypeCalls    Type = 90 // executor -> agent: a run makes tasks
-	TypeCallEnds Type = 91 // agent -> executor: what became of a run's calls
-	TypeCallRead Type = 92 // executor -> agent: asks for a result of a call to be in memory
-	TypeCallWait Type = 93 // executor -> agent: a run waits for calls
-	TypeCallGo   Type = 94 // agent -> executor: answers CallWait
-	TypeCallDrop Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
+	TypeCalls     Type = 90 // executor -> agent: a run makes tasks
+	TypeCallEnds  Type = 91 // agent -> executor: what became of a run's calls
+	TypeCallRead  Type = 92 // executor -> agent: asks for a result of a call to be in memory
+	TypeCallWait  Type = 93 // executor -> agent: a run waits for calls
+	TypeCallGo    Type = 94 // agent -> executor: answers CallWait
+	TypeCallDrop  Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
 
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
@@ -108,7 +104,7 @@ const (
 	TypeStealReply    Type = Optional + 6  // agent -> controller: tasks that were set aside
 	TypeWhere         Type = Optional + 7  // agent -> controller: asks where calls should run; carries the sender's load
 	TypeThere         Type = Optional + 8  // controller -> agent: answers Where
-	TypeMeet          Type = Optional + 9  // controller -> agent: another agent will forward calls
+	TypeMeet          Type = Optional + 9  // controller -> agent: another agent will grant calls
 	TypeGangStatus    Type = Optional + 10 // agent -> controller: how far its members of a multi-host gang are
 	TypeGangCommand   Type = Optional + 11 // controller -> agent: reserve for members of a multi-host gang, start them, or abort
 )
@@ -128,7 +124,13 @@ func Append(b []byte, m Message) []byte {
 }
 
 // Encode encodes m.
-func Encode(m Message) []byte { return Append(make([]byte, 0, 256), m) }
+func Encode(m Message) []byte {
+	size := 256
+	if m, ok := m.(interface{ size() int }); ok {
+		size = m.size()
+	}
+	return Append(make([]byte, 0, size), m)
+}
 
 // AppendRecord appends a record of the store in the form of messages: record
 // lists its fields as one Struct.
@@ -259,12 +261,12 @@ func newMessage(t Type) Message {
 		return new(Released)
 	case TypeServing:
 		return new(Serving)
-	case TypeForward:
-		return new(Forward)
-	case TypeForwarded:
-		return new(Forwarded)
-	case TypeRecall:
-		return new(Recall)
+	case TypeGrant:
+		return new(Grant)
+	case TypeGrantReport:
+		return new(GrantReport)
+	case TypeGrantEnd:
+		return new(GrantEnd)
 	case TypeHello:
 		return new(Hello)
 	case TypeWelcome:
@@ -337,12 +339,6 @@ func newMessage(t Type) Message {
 		return new(GangCommand)
 	case TypeStop:
 		return new(Stop)
-	case TypeCall:
-		return new(Call)
-	case TypeAwait:
-		return new(Await)
-	case TypeReturned:
-		return new(Returned)
 	case TypeCalls:
 		return new(Calls)
 	case TypeCallEnds:

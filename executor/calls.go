@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,8 +10,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/zeebo/xxh3"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -50,7 +47,6 @@ type Items []any
 // calls is what a run has called.
 type calls struct {
 	mu     sync.Mutex // guards what follows; never held while anything is waited for
-	made   map[comms.CallRef]*callState
 	kinds  map[string]uint32
 	batch  comms.Calls // to be sent
 	bytes  int         // of it, about
@@ -89,53 +85,7 @@ type callState struct {
 	released bool
 }
 
-// strand is a line of execution that numbers its calls.
-type strand struct {
-	id   uint64
-	next uint64
-}
-
-type (
-	strandKey struct{}
-	onceKey   struct{}
-)
-
-// Strand returns a context whose calls are numbered on their own. A task that calls from
-// several goroutines gives each a strand, named so that another run of the task names
-// it equally: else it does not meet the calls that it made before. A strand that is
-// named twice goes on with its numbers.
-func Strand(ctx context.Context, name string) context.Context {
-	r, _ := ctx.Value(taskKey{}).(*run)
-	if r == nil {
-		return ctx
-	}
-	c := r.called()
-	parent := c.strand(ctx)
-	id := strandID(parent.id, name)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return ctx
-	}
-	s := c.strands[id]
-	if s == nil {
-		s = &strand{id: id}
-		c.strands[id] = s
-	}
-	return context.WithValue(ctx, strandKey{}, s)
-}
-
-// strandID is the number of a strand, never that of the first one.
-func strandID(parent uint64, name string) uint64 {
-	return max(xxh3.Hash(append(binary.BigEndian.AppendUint64(nil, parent), name...)), 1)
-}
-
-func (c *calls) strand(ctx context.Context) *strand {
-	if s, _ := ctx.Value(strandKey{}).(*strand); s != nil {
-		return s
-	}
-	return &c.base
-}
+type onceKey struct{}
 
 // NotRepeatable returns a context for calls of a task that does other things each time that
 // it runs: another run of it meets nothing that this one has called.
@@ -297,7 +247,7 @@ func (r *run) called() *calls {
 	if c := r.calls.Load(); c != nil {
 		return c
 	}
-	c := &calls{made: map[comms.CallRef]*callState{}, kinds: map[string]uint32{}, waiters: map[*waiter]struct{}{}, strands: map[uint64]*strand{}}
+	c := &calls{kinds: map[string]uint32{}, waiters: map[*waiter]struct{}{}, strands: map[uint64]*strand{}}
 	c.batch.Run = r.ID
 	c.timer = time.AfterFunc(time.Hour, r.flushCalls)
 	c.timer.Stop()
@@ -405,7 +355,7 @@ func (r *run) put(ctx context.Context, v any) (*Call, error) {
 // mostBatch and mostBytes bound a message of calls; batchAge how long the first of them waits for others.
 const (
 	mostBatch = 1000
-	mostBytes = 1 << 20
+	mostBytes = 64 << 10
 	batchAge  = 100 * time.Microsecond
 )
 
@@ -425,7 +375,7 @@ func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallIt
 		size += 64 + len(d.Place.Bytes)
 	}
 	c.mu.Lock()
-	c.made[it.Ref] = state
+	s.calls.Set(it.Ref.Number, state)
 	c.batch.Once = c.batch.Once || once
 	c.batch.Items = append(c.batch.Items, it)
 	c.bytes += size

@@ -249,7 +249,7 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 // ended counts those of some calls that have ended since a waiter named them. calls.mu is held.
 func ended(c *calls, refs []comms.CallRef) (n int) {
 	for _, ref := range refs {
-		if s := c.made[ref]; s == nil || s.end != nil {
+		if s := c.find(ref); s == nil || s.end != nil {
 			n++
 		}
 	}
@@ -287,7 +287,7 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 	for i := range m.Ends {
 		e := &m.Ends[i]
 		c.seen++
-		s := c.made[e.Ref]
+		s := c.find(e.Ref)
 		switch {
 		case s == nil: // it was dropped
 		case e.Read:

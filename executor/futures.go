@@ -62,10 +62,10 @@ func (s *callState) drop() {
 
 // drop is callState.drop with mu held.
 func (c *calls) drop(s *callState) {
-	if c.closed || c.made[s.ref] != s {
+	if c.closed || c.find(s.ref) != s {
 		return
 	}
-	delete(c.made, s.ref)
+	c.callsOf(s.ref.Strand).Delete(s.ref.Number)
 	c.drops = append(c.drops, s.ref)
 	c.arm()
 }

@@ -33,8 +33,8 @@ func (w *world) custom(agent int) []comms.Amount {
 	return all
 }
 
-// needs is what the n-th call of a run needs, the same in each attempt. Calls of calls
-// need none of it: their callers may hold all that there is.
+// needs is what the n-th call of a run needs, the same in each attempt. Calls of
+// calls need none of it: their callers may hold all that there is.
 func (x *executor) needs(task dag.TaskIndex, n int) (r comms.Resources) {
 	if x.w.fate.far > 0 && x.kinds[x.cur.Kind].Function != callee && (int(task)*7+n*3+1)*331%1000 < x.w.fate.far {
 		r.Custom = []comms.Amount{{Name: far, N: 1000}}

@@ -117,20 +117,28 @@ func describe(m comms.Message) (string, []comms.JobID) {
 		return fmt.Sprintf("Located %d datasets", len(m.Data)), nil
 	case *comms.Where:
 		return fmt.Sprintf("Where %d: %d calls of %+v, here %v, load %+v, without %v", m.Ask, m.Calls, m.Needs, m.Here, *m.Load, m.Without), nil
-	case *comms.Forward:
+	case *comms.Grant:
 		var b strings.Builder
-		for i := range m.Inputs {
-			fmt.Fprintf(&b, " %s of %s attempt %d", refs([]comms.Desc{m.Inputs[i].Data}), jobName(m.Inputs[i].Of.Job), m.Inputs[i].Data.Attempt)
+		for i := range m.Tasks {
+			t := &m.Tasks[i]
+			fmt.Fprintf(&b, " %d is %s:", t.Grant, t.Name)
+			for k := range t.Inputs {
+				fmt.Fprintf(&b, " %s of %s attempt %d", refs([]comms.Desc{t.Inputs[k].Data}), jobName(t.Inputs[k].Of.Job), t.Inputs[k].Data.Attempt)
+			}
 		}
-		return fmt.Sprintf("Forward %s of %s as %x:%s", m.Name, jobName(m.Task.Job), m.Call[:4], b.String()), []comms.JobID{m.Task.Job}
-	case *comms.Forwarded:
-		text := fmt.Sprintf("Forwarded %x over %v back %q data %s", m.Call[:4], m.Over, m.Back, refs([]comms.Desc{m.Data}))
-		if m.Event != nil {
-			text += fmt.Sprintf(" %s %s", eventNames[m.Event.Kind], m.Event.Cause.Text)
+		return fmt.Sprintf("Grant of %s:%s", jobName(m.Root.Job), b.String()), []comms.JobID{m.Root.Job}
+	case *comms.GrantReport:
+		var b strings.Builder
+		for i := range m.Items {
+			it := &m.Items[i]
+			fmt.Fprintf(&b, " %d over %v back %q data %s", it.Grant, it.Over, it.Back, refs(it.Outputs))
+			if it.Event != nil {
+				fmt.Fprintf(&b, " %s %s", eventNames[it.Event.Kind], it.Event.Cause.Text)
+			}
 		}
-		return text, nil
-	case *comms.Recall:
-		return fmt.Sprintf("Recall %x", m.Call[:4]), nil
+		return "GrantReport" + b.String(), nil
+	case *comms.GrantEnd:
+		return fmt.Sprintf("GrantEnd %v", m.Grants), nil
 	case *comms.Hello:
 		return name, nil
 	}

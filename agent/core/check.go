@@ -105,7 +105,7 @@ func (c *Core) checkCalls() error {
 	out, guests := map[*neighbour]int{}, map[*neighbour]int{}
 	for id, at := range c.away {
 		j, o := at.job, at.row().out
-		if o == nil || o.id != id || c.byJob[j.id] != j || j.at(at.task).state != tAway {
+		if o == nil || o.grant != id || c.byJob[j.id] != j || j.at(at.task).state != tAway {
 			return fmt.Errorf("call %s has ended, or is here, and counts as one of another agent", j.rowName(at.task))
 		}
 		out[o.host]++
@@ -113,11 +113,11 @@ func (c *Core) checkCalls() error {
 			return fmt.Errorf("call %s waits for agent %s, whose link is not awaited", j.rowName(at.task), o.host.name)
 		}
 	}
-	for _, j := range c.guests {
-		if c.byJob[j.id] != j || j.guestOf() == nil {
-			return fmt.Errorf("call %s of another agent is not among the jobs", j.id)
+	for k, at := range c.hosts {
+		if c.byJob[at.job.id] != at.job || at.job.hosted() == nil || at.row().grant != k.grant || at.job.dyn.host.owner.name != k.owner {
+			return fmt.Errorf("grant %d of agent %s is not among the jobs", k.grant, k.owner)
 		}
-		guests[j.call.guest.owner]++
+		guests[at.job.dyn.host.owner]++
 	}
 	for _, n := range c.neighbours {
 		if n.out != out[n] || n.guests != guests[n] {
@@ -129,9 +129,11 @@ func (c *Core) checkCalls() error {
 	if len(out)+len(guests) > 0 {
 		return fmt.Errorf("calls go to or come from agents that are not known")
 	}
-	for k, j := range c.borrowed {
-		if c.byJob[j.id] != j || j.dropped || *j.call.borrows != k || j.over && len(j.call.readers) == 0 && !c.lentOf(j) {
-			return fmt.Errorf("dataset %v of agent %s is kept, and no guest reads it", k.of, k.from)
+	for k, at := range c.copies {
+		w := at.row()
+		d := at.job.data[comms.DatasetRef{Task: at.task}]
+		if c.byJob[at.job.id] != at.job || w.copyOf == nil || *w.copyOf != k || len(w.readers) == 0 && (d == nil || !d.sealed || c.loans[at.job.key(d)] == nil) {
+			return fmt.Errorf("dataset %v of agent %s is kept, and no task reads it", k.of, k.from)
 		}
 	}
 	return nil
@@ -148,7 +150,7 @@ func (c *Core) checkRows() error {
 			}
 		}
 		for _, by := range j.callers {
-			for ref, at := range by.calls {
+			for ref, at := range by.calls.all {
 				if c.byJob[at.job.id] != at.job || at.row().ref != ref || at.job.dyn.by != by || !at.row().value && at.row().shape == nil {
 					return fmt.Errorf("job %s: task %d has call %v, which is not there", j.id, by.task, ref)
 				}
@@ -163,8 +165,8 @@ func (c *Core) checkRows() error {
 			continue
 		}
 		kept := 0
-		for t := range j.dyn.rows {
-			w := &j.dyn.rows[t]
+		for t := range j.dyn.rows.n {
+			w := j.dyn.rows.at(taskIndex(t))
 			if w.shape == nil && !w.value {
 				continue
 			}
@@ -387,7 +389,7 @@ func (c *Core) checkTasks(j *job) error {
 				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
 			}
 		case tAway:
-			if j.dyn == nil && (j.call == nil || j.call.borrows == nil) || j.dyn != nil && j.dyn.rows[t].out == nil && !slices.Contains(c.strange, rowRef{j, t}) {
+			if j.dyn == nil || j.dyn.rows.at(t).out == nil && j.dyn.rows.at(t).copyOf == nil && !slices.Contains(c.strange, rowRef{j, t}) {
 				return fmt.Errorf("task %d is away and no agent is to have it", t)
 			}
 		case tDelayed:

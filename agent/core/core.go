@@ -101,18 +101,21 @@ type Core struct {
 	reap      []*caller // whose task may have ended
 	calls     uint64    // names that were made so far
 	callTold  []*caller // with ends to be sent in this step
+	sumBuf    []byte    // memory of the last sum of a call
 	rowsEnded []rowRef  // whose ends are to be followed
 	argsLost  []rowRef  // with arguments whose bytes are gone
 	loans     map[ledger.Key]*loan
 	asking    asking
-	strange   []rowRef               // that cannot run here, until it is known who can
-	away      map[comms.JobID]rowRef // own ones that others have, or are to be told of, by their names there
-	guests    []*job                 // those of other agents, in order of arrival
-	borrowed  map[borrowed]*job      // what those read that their owners have
-	loaded    bool                   // how much there is to do has changed by guests, and was not told since
-	loadAt    time.Time              // when it may be told again
-	met       []*neighbour           // acquainted for calls
-	unreached []*neighbour           // of these, those whose links are waited for
+	strange   []rowRef            // that cannot run here, until it is known who can
+	away      map[uint64]rowRef   // own ones that others have, or are to be told of, by their names there
+	hosts     map[grantKey]rowRef // those of other agents
+	copies    map[copyKey]rowRef  // what those read that their owners have
+	lastGrant uint64
+	saying    []*neighbour // that are to be told something in this step
+	loaded    bool         // how much there is to do has changed by guests, and was not told since
+	loadAt    time.Time    // when it may be told again
+	met       []*neighbour // acquainted for calls
+	unreached []*neighbour // of these, those whose links are waited for
 
 	// unplaced: tasks that waited for memory gave way to calls, and no call has ended since.
 	unplaced bool
@@ -148,7 +151,7 @@ func New(cfg Config) *Core {
 		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), devices: devicesOf(&cfg.Total), led: led,
 		byJob: map[comms.JobID]*job{}, tenants: map[string]*tenant{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
-		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[comms.JobID]rowRef{}, loans: map[ledger.Key]*loan{},
+		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[uint64]rowRef{}, hosts: map[grantKey]rowRef{}, copies: map[copyKey]rowRef{}, loans: map[ledger.Key]*loan{},
 		lingering: map[comms.ExecutorID]*executor{},
 		segs:      map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent}, lastExec: cfg.LastExecutor,
 	}
@@ -304,6 +307,7 @@ func (c *Core) work() {
 	c.schedule()
 	c.settle()
 	c.tellCallers()
+	c.tellPartners()
 	c.dispatch()
 	c.drained()
 	if c.leaving != nil {

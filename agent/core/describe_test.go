@@ -93,35 +93,45 @@ func describeMessage(m comms.Message) string {
 			s += fmt.Sprintf("; without %v", m.Without)
 		}
 		return s
-	case *comms.Forward:
-		s := fmt.Sprintf("forward %s as %s: %s of job %d, priority %d, depth %d, with %d bytes", m.Name, m.Call.String()[:8], m.Group, m.Task.Job[0], m.Priority, m.Depth, len(m.With))
-		for _, in := range m.Inputs {
-			s += ", in " + describeDesc(in.Data)
-			if in.Data.Place.Kind == comms.PlaceAgent {
-				s += fmt.Sprintf(" of %d bytes", in.Data.Size)
+	case *comms.Grant:
+		text := fmt.Sprintf("grant %s of job %d, priority %d, depth %d:", m.Group, m.Root.Job[0], m.Priority, m.Depth)
+		for i := range m.Tasks {
+			t := &m.Tasks[i]
+			text += fmt.Sprintf(" %d %s with %d bytes", t.Grant, t.Name, len(t.With))
+			for _, in := range t.Inputs {
+				text += " in " + describeDesc(in.Data)
+				if in.Data.Place.Kind == comms.PlaceAgent {
+					text += fmt.Sprintf(" as %v of %s", in.Of.DatasetRef, in.Of.Job.String()[:8])
+				}
 			}
+			text += ";"
 		}
-		return s
-	case *comms.Forwarded:
-		s := "forwarded " + m.Call.String()[:8]
-		if m.Over {
-			s += " is over"
+		return text
+	case *comms.GrantReport:
+		text := "report"
+		for i := range m.Items {
+			it := &m.Items[i]
+			text += fmt.Sprintf(" grant %d:", it.Grant)
+			switch {
+			case it.Back != "":
+				text += " returned: " + it.Back
+			case it.Over:
+				text += " over"
+			}
+			if it.Event != nil {
+				text += " " + describeEvent(*it.Event)
+			}
+			for _, d := range it.Outputs {
+				text += " " + describeDesc(d)
+			}
+			if len(it.Text) > 0 {
+				text += fmt.Sprintf(" writes %q", it.Text)
+			}
+			text += ";"
 		}
-		if m.Event != nil {
-			s += ": " + describeEvent(*m.Event)
-		}
-		if m.Data.Place.Kind != comms.PlaceNone {
-			s += ", returned " + describeDesc(m.Data)
-		}
-		if len(m.Text) > 0 {
-			s += fmt.Sprintf(": wrote %q", m.Text)
-		}
-		if m.Back != "" {
-			s += ": given back: " + m.Back
-		}
-		return s
-	case *comms.Recall:
-		return "recall " + m.Call.String()[:8]
+		return text
+	case *comms.GrantEnd:
+		return fmt.Sprintf("end grants %v", m.Grants)
 	case *comms.GangStatus:
 		s := fmt.Sprintf("muster of job %d epoch %d task %d: %s", m.Job[0], m.Epoch, m.Task, [...]string{"", "not ready", "ready", "held", "started"}[m.State])
 		if m.State == comms.GangReserved {

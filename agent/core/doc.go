@@ -80,11 +80,15 @@
 //
 // Calls of functions by running tasks:
 //
-//	calls        calls that run here
-//	awaits       runs that wait for a result
-//	forward      calls of this agent that run elsewhere
-//	guests       calls of other agents that run here
-//	acquaint     agents between which calls go
+//	calls        calls of runs, and their callers
+//	arguments    what calls read, and values that are put
+//	ends         what the parents of calls are told
+//	dynamic      jobs whose tasks are rows: calls, and tasks of other agents
+//	waits        runs that wait for calls, or read what they returned
+//	placement    the host of calls that wait long, or cannot run here
+//	grants       calls of this agent that run elsewhere
+//	hosted       calls of other agents that run here
+//	partners     agents between which calls go
 //
 // Other agents:
 //
@@ -124,16 +128,16 @@
 // Paths. A run may carry steps behind it (paths.go). Any end of the run but a success
 // without outputs to report first turns its steps into runs of their own.
 //
-// Calls. A run that calls functions makes jobs of one task, which only this agent knows
+// Calls. The calls of a task are rows of a dynamic job, which only this agent knows
 // (decision 20). A run that waits for a call has no cpu, and no run waits behind it.
 //
-// Forwarded calls (decision 26). A call that another agent runs still belongs to this one,
-// its owner. The host knows the call under the name of this stay; messages under a name
-// that was given up do not count. The host keeps the guest and its result until the owner
-// recalls it or their link has ended. The owner takes the call home when the host returns
-// it, or cannot be reached for Config.Patience. A guest may wait for resources that are
-// held by a run whose own call is away: after a second in which nothing moves the host
-// returns it.
+// Granted calls (docs/protocol/ownership.md). A call that another agent runs still belongs to
+// this one, its owner. Each grant has a number of its own; messages about one that has
+// ended do not count. The host keeps the task and what it made until the owner ends the
+// grant or their link has ended. The owner takes the call home when the host returns
+// it, or cannot be reached for Config.Patience. A hosted task may wait for resources that
+// are held by a run whose own call is away: after a second in which nothing moves the
+// host returns it.
 //
 // Memory of executors. Leases and pins end with the report that ends their use, or with
 // ExecutorDead. They never end with a broken link or with Kill.

@@ -156,7 +156,7 @@ func (c *Core) Drained() bool {
 			return false
 		}
 	}
-	if c.ctl.pending > 0 || len(c.ctl.batches) > 0 || len(c.guests) > 0 {
+	if c.ctl.pending > 0 || len(c.ctl.batches) > 0 || len(c.hosts) > 0 {
 		return false
 	}
 	if c.leaving != nil && c.leaving.dismissed {

@@ -2,8 +2,10 @@ package core
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -13,7 +15,8 @@ import (
 )
 
 // A job of dynamic tasks has no graph: its tasks are rows that come one by one. They are
-// the calls of one parent, a task of another job of this agent. Readiness, grants,
+// the calls of one parent, a task of another job of this agent, or tasks that another
+// agent has granted to this one (hosted). Readiness, grants,
 // crashes and memory are those of every job; this file answers what the graph answers
 // for others (see graph.go), and follows what comes of a row.
 //
@@ -24,10 +27,34 @@ import (
 
 // dynamic is what makes a job one of dynamic tasks.
 type dynamic struct {
-	by     *caller
-	rows   []callRow // by task
-	kept   int       // rows that are not forgotten
+	by     *caller  // whose calls they are; nil: they are another agent's
+	host   *hosting // whose they are then
+	rows   callRows // by task
+	kept   int      // rows that are not forgotten
 	groups map[*callShape]*groupState
+}
+
+// callRows are the rows of a job. They are not one list: that would be copied each time that
+// it grows, and have room for many more than there are.
+type callRows struct {
+	chunks [][]callRow // of rowChunk rows
+	n      int
+}
+
+const rowChunk = 128
+
+func (rs *callRows) at(t taskIndex) *callRow { return &rs.chunks[t/rowChunk][t%rowChunk] }
+
+func (rs *callRows) add(r callRow) {
+	last := rs.n / rowChunk
+	switch {
+	case last == 0 && rs.n == 0:
+		rs.chunks = [][]callRow{nil} // most callers have few: it grows
+	case last == len(rs.chunks):
+		rs.chunks = append(rs.chunks, make([]callRow, 0, rowChunk))
+	}
+	rs.chunks[last] = append(rs.chunks[last], r)
+	rs.n++
 }
 
 // callRow is a dynamic task: a call, or a value that was put.
@@ -46,6 +73,12 @@ type callRow struct {
 	value   bool             // a value that was put
 	dropped bool             // its parent reads it no more
 	run     comms.RunID      // of its parent that made it, or met it, last
+
+	// Of hosted tasks, and of what they read.
+	grant    uint64       // the owner's number
+	returned bool         // it went back
+	end      *comms.Event // how it has ended
+	copyOf   *copyKey     // the dataset of the owner that it stands for
 }
 
 // argument is one dataset that a row reads.
@@ -71,7 +104,7 @@ type rowRef struct {
 	task taskIndex
 }
 
-func (r rowRef) row() *callRow { return &r.job.dyn.rows[r.task] }
+func (r rowRef) row() *callRow { return r.job.dyn.rows.at(r.task) }
 
 // argBase is the first output number that stands for an argument of a row: no function
 // has so many outputs.
@@ -92,6 +125,8 @@ type callShape struct {
 	group *dag.Group
 	env   *environment
 	sum   uint64 // of the kind
+
+	rootGroup string // of hosted tasks: that of the task of a graph from which they come
 }
 
 // noGraph is the graph of jobs of dynamic tasks.
@@ -104,7 +139,7 @@ func (c *Core) newDynamic(by *caller) *job {
 	j.depth, j.priority, j.registry = by.job.depth+1, root.priority, root.registry
 	j.dyn = &dynamic{by: by, groups: map[*callShape]*groupState{}}
 	j.fresh, j.over = false, true
-	if root.call == nil {
+	if root.dyn == nil {
 		root.inflight++
 	}
 	by.jobs = append(by.jobs, j)
@@ -153,11 +188,11 @@ func (c *Core) groupFor(j *job, s *callShape) *groupState {
 }
 
 // noGroup is that of rows which are not calls, or not any more.
-var noGroup = &groupState{group: &dag.Group{Name: "value", Outputs: []dag.OutputDecl{{Name: "out"}}}}
+var noGroup = &groupState{group: &dag.Group{Name: "value", Outputs: []dag.OutputDecl{{Name: "out"}}}, file: []bool{false}}
 
 // group is what a row shares with others of its kind.
 func (d *dynamic) group(t taskIndex) *groupState {
-	if gs := d.groups[d.rows[t].shape]; gs != nil {
+	if gs := d.groups[d.rows.at(t).shape]; gs != nil {
 		return gs
 	}
 	return noGroup
@@ -168,7 +203,7 @@ func (j *job) rowWanted(ref comms.DatasetRef) bool {
 	if ref.Output >= argBase {
 		return false
 	}
-	w := &j.dyn.rows[ref.Task]
+	w := j.dyn.rows.at(ref.Task)
 	return (w.value || w.shape != nil) && (!w.dropped || len(w.readers) > 0)
 }
 
@@ -178,6 +213,16 @@ func (j *job) rowRefs(ref comms.DatasetRef) int {
 		return 1
 	}
 	return 0
+}
+
+// groupName is the name of the group from which hosted tasks of one kind come.
+func (d *dynamic) groupName(gs *groupState) string {
+	for s, have := range d.groups {
+		if have == gs {
+			return s.rootGroup
+		}
+	}
+	return ""
 }
 
 // sortedGroups returns what the rows of a job share, in the order of their kinds.
@@ -210,14 +255,21 @@ func (c *Core) addRow(by *caller, r callRow) rowRef {
 	} else {
 		j = c.newDynamic(by)
 	}
+	return c.pushRow(j, r)
+}
+
+// pushRow adds a row to a job.
+func (c *Core) pushRow(j *job, r callRow) rowRef {
 	at := rowRef{j, taskIndex(len(j.tasks))}
-	j.dyn.rows = append(j.dyn.rows, r)
+	j.dyn.rows.add(r)
 	j.dyn.kept++
-	if r.value {
+	if r.value && r.copyOf == nil {
 		j.tasks = append(j.tasks, task{attempt: 1, state: tFinished, flags: fReleased})
 		return at
 	}
-	c.groupFor(j, r.shape)
+	if r.shape != nil {
+		c.groupFor(j, r.shape)
+	}
 	j.tasks = append(j.tasks, task{attempt: 1, state: tWaiting})
 	if j.unended++; j.over {
 		c.begin(j)
@@ -256,7 +308,7 @@ func (c *Core) argLost(at rowRef) bool {
 
 // loseArg notes that the bytes of an argument are gone.
 func (c *Core) loseArg(j *job, ref comms.DatasetRef) {
-	w, d := &j.dyn.rows[ref.Task], j.data[ref]
+	w, d := j.dyn.rows.at(ref.Task), j.data[ref]
 	delete(j.data, ref)
 	if d.lent != nil {
 		c.endLoan(d.lent)
@@ -279,22 +331,30 @@ func (r *callRow) missing() (n uint32, failed bool) {
 
 // rowName is the name of a row: that of its parent with its number behind it.
 func (j *job) rowName(t taskIndex) string {
-	r, by := &j.dyn.rows[t], j.dyn.by
-	name := by.job.taskName(by.task) + "/"
+	return string(j.appendRowName(make([]byte, 0, 64), t))
+}
+
+func (j *job) appendRowName(b []byte, t taskIndex) []byte {
+	r, by := j.dyn.rows.at(t), j.dyn.by
+	if by == nil {
+		return append(b, r.name...)
+	}
+	if by.name == "" {
+		by.name = by.job.taskName(by.task)
+	}
+	b = append(append(b, by.name...), '/')
 	if r.name != "" {
-		name += r.name + "-"
+		b = append(append(b, r.name...), '-')
 	}
-	if r.ref.Strand != 0 {
-		var b [8]byte
-		binary.BigEndian.PutUint64(b[:], r.ref.Strand)
-		name += fmt.Sprintf("%x.", b[:4])
+	if s := r.ref.Strand; s != 0 {
+		b = append(hex.AppendEncode(b, binary.BigEndian.AppendUint64(make([]byte, 0, 8), s)[:4]), '.')
 	}
-	return fmt.Sprintf("%s%d", name, r.ref.Number)
+	return strconv.AppendUint(b, r.ref.Number, 10)
 }
 
 // rowInputs are the arguments of a row as sources, by port.
 func (j *job) rowInputs(t taskIndex) []dag.Input {
-	r := &j.dyn.rows[t]
+	r := j.dyn.rows.at(t)
 	if r.shape == nil {
 		return nil
 	}
@@ -313,7 +373,7 @@ func (j *job) rowInputs(t taskIndex) []dag.Input {
 
 // rowArguments lists what a run of a row is given.
 func (c *Core) rowArguments(r *run, ex *executor) []comms.RunInput {
-	w := &r.job.dyn.rows[r.task]
+	w := r.job.dyn.rows.at(r.task)
 	out := make([]comms.RunInput, len(w.shape.group.Inputs))
 	for i := range w.args {
 		a := &w.args[i]
@@ -331,6 +391,9 @@ func (c *Core) endArgs(at rowRef) {
 	w := at.row()
 	args := w.args
 	w.args = nil
+	if at.job.dyn.host != nil && w.copyOf == nil && slices.ContainsFunc(args, func(a argument) bool { return !a.there }) {
+		c.unread(at)
+	}
 	for i := range args {
 		if args[i].data != nil {
 			c.freeData(at.job, args[i].data)
@@ -340,7 +403,10 @@ func (c *Core) endArgs(at rowRef) {
 
 // noteRow takes an event of a row. Its end is told as an event of the root of calls.
 func (c *Core) noteRow(j *job, e *comms.Event) {
-	w := &j.dyn.rows[e.Task]
+	w := j.dyn.rows.at(e.Task)
+	if w.copyOf != nil {
+		return
+	}
 	switch e.Kind {
 	case comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
 		w.failed = e.Error
@@ -353,15 +419,19 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 	default:
 		return
 	}
-	if j.dropped {
+	switch {
+	case j.dyn.host != nil:
+		c.noteHosted(j, w, e)
+		return
+	case j.dropped:
 		return
 	}
 	end := comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
-		Cause: comms.Cause{Kind: comms.CauseTask, Text: j.rowName(e.Task) + " " + w.shape.kind.Function}}
+		Cause: comms.Cause{Kind: comms.CauseTask, Text: string(append(append(j.appendRowName(make([]byte, 0, 96), e.Task), ' '), w.shape.kind.Function...))}}
 	switch root, _ := j.root(); {
 	case w.at != "":
 		end.Cause.Text += " on " + w.at
-	case root.call != nil:
+	case root.hosted() != nil:
 		end.Cause.Text += " on " + c.cfg.Agent
 	}
 	c.tellRoot(j, end)
@@ -370,7 +440,7 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 // rowEnded hands on how a row has ended. It needs its arguments no more.
 func (c *Core) rowEnded(at rowRef) {
 	j, w := at.job, at.row()
-	if !j.at(at.task).state.over() || w.shape == nil {
+	if !j.at(at.task).state.over() || w.shape == nil && w.copyOf == nil {
 		return // it runs again, or was forgotten with its end
 	}
 	delete(j.trouble, at.task)
@@ -384,9 +454,14 @@ func (c *Core) rowEnded(at rowRef) {
 		c.passOn(at, to)
 		c.tryRow(to.rowRef)
 	}
-	if w = at.row(); w.dropped {
+	switch w = at.row(); {
+	case w.dropped:
 		c.forgetRow(at)
-	} else {
+	case w.copyOf != nil:
+		c.endCopy(at)
+	case j.dyn.host != nil:
+		c.hostedEnded(at)
+	default:
 		c.tellEnd(at)
 	}
 }
@@ -404,6 +479,10 @@ func (c *Core) passOn(at rowRef, to reader) {
 	why := "it was released"
 	if w.failed != nil {
 		why = w.failed.Text()
+	}
+	if at.job.dyn.host != nil {
+		c.sendBack(to.rowRef, fmt.Sprintf("%s: %s", at.job.rowName(at.task), why))
+		return
 	}
 	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.job.rowName(at.task), why)}
 	if w.failed != nil {
@@ -439,12 +518,17 @@ func (c *Core) forgetRow(at rowRef) {
 			delete(j.streams, outputKey{at.task, uint32(o)})
 		}
 	}
-	by := j.dyn.by
-	if by.calls[w.ref] == at {
-		delete(by.calls, w.ref)
-	}
+	by, old := j.dyn.by, *w
 	*w = callRow{}
-	if j.dyn.kept--; j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
+	j.dyn.kept--
+	if by == nil {
+		c.forgetHosted(j)
+		return
+	}
+	if made, _ := by.calls.get(old.ref); made == at {
+		by.calls.delete(old.ref)
+	}
+	if j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
 		j.dropped = true
 		by.jobs = slices.DeleteFunc(by.jobs, func(o *job) bool { return o == j })
 		c.touch(j)
@@ -453,7 +537,7 @@ func (c *Core) forgetRow(at rowRef) {
 
 // rowData lists the names of what a row has made.
 func (j *job) rowData(t taskIndex) (refs []comms.DatasetRef) {
-	w := &j.dyn.rows[t]
+	w := j.dyn.rows.at(t)
 	if w.value {
 		return []comms.DatasetRef{{Task: t}}
 	}
@@ -509,7 +593,7 @@ func (c *Core) restDynamic(j *job) {
 	c.keepOnly(j, nil)
 	c.closeKinds(j)
 	c.unlist(j)
-	if root, _ := j.root(); root.call == nil {
+	if root, _ := j.root(); root.dyn == nil {
 		root.inflight--
 		c.touch(root)
 	}

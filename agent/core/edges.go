@@ -338,7 +338,7 @@ func (c *Core) outputsFailed(j *job, t taskIndex) {
 // countMissing counts the edges of a waiting task that are not resolved.
 func (c *Core) countMissing(j *job, t taskIndex) (missing uint32, failed bool) {
 	if j.dyn != nil {
-		return j.dyn.rows[t].missing()
+		return j.dyn.rows.at(t).missing()
 	}
 	ins, err := j.inputs(t)
 	if err != nil {

@@ -10,12 +10,8 @@ import (
 
 // note appends an event of a job.
 func (c *Core) note(j *job, e comms.Event) {
-	switch {
-	case j.dyn != nil:
+	if j.dyn != nil {
 		c.noteRow(j, &e)
-		return
-	case j.call != nil:
-		c.noteGuest(j, &e)
 		return
 	}
 	if e.At == 0 {

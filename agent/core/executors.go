@@ -66,6 +66,7 @@ type executor struct {
 	wants    int         // its requests for memory that wait
 	asked    bool        // a Reclaim is not answered yet
 	batch    []comms.Run // to be sent at the end of this step
+	batched  int         // runs in the last batch
 	why      string      // why it was killed
 }
 
@@ -198,7 +199,7 @@ func (c *Core) envWaits(ev EnvWaits) {
 }
 
 func (c *Core) envDone(e *environment, ready EnvReady) {
-	defer c.offerAll(e.job)
+	defer c.offerUsers(e)
 	c.building--
 	ev := comms.Event{Kind: comms.EventEnv, Count: ready.Bytes, Cause: comms.Cause{Kind: comms.CauseNone, Text: e.name}}
 	if ready.Err == "" {
@@ -211,6 +212,20 @@ func (c *Core) envDone(e *environment, ready EnvReady) {
 	ev.Error = &comms.TaskError{Kind: comms.ErrorSetup, Message: ready.Err, Agent: c.cfg.Agent}
 	c.note(e.job, ev)
 	c.checkFunctions(e)
+}
+
+// offerUsers has the classes looked at that use an environment: those of its job, and of what was called in it.
+func (c *Core) offerUsers(e *environment) {
+	for _, j := range c.jobs {
+		if j != e.job && j.dyn == nil {
+			continue
+		}
+		for _, cl := range j.classes {
+			if cl.env == e {
+				c.offer(cl)
+			}
+		}
+	}
 }
 
 // environmentFailed fails the ready tasks of a class whose environment cannot be had.

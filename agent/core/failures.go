@@ -128,8 +128,8 @@ func (c *Core) costOf(r *run) *comms.Usage {
 // stopped; crashes do not count against retries but make it poison in the end, nor
 // does what took more memory than was held for it, while more can be.
 func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms.Cause, final bool) {
-	if e.Kind == comms.ErrorSetup && j.guestOf() != nil && !j.dropped { // another host may have what it needs
-		c.sendBack(j, e.Message)
+	if e.Kind == comms.ErrorSetup && j.hosted() != nil && !j.dyn.rows.at(t).left() { // another host may have what it needs
+		c.sendBack(rowRef{j, t}, e.Message)
 		return
 	}
 	s := j.at(t)
@@ -193,10 +193,10 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 
 // retriesOn tells whether a task is tried again after an error: a call may name the errors.
 func (j *job) retriesOn(t taskIndex, e *comms.TaskError) bool {
-	if j.dyn == nil || j.dyn.rows[t].shape == nil || len(j.dyn.rows[t].shape.kind.RetryOn) == 0 {
+	if j.dyn == nil || j.dyn.rows.at(t).shape == nil || len(j.dyn.rows.at(t).shape.kind.RetryOn) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows[t].shape.kind.RetryOn, code) })
+	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows.at(t).shape.kind.RetryOn, code) })
 }
 
 // retry prepares the next attempt. After an error of the task itself it waits,
@@ -399,8 +399,8 @@ func (c *Core) pinFailed(r *run) {
 		c.reassess(j, r.task, r.cause)
 		return
 	}
-	if j.guestOf() != nil && !j.dropped {
-		c.sendBack(j, r.pinErr.Error())
+	if j.hosted() != nil && !j.dyn.rows.at(r.task).left() {
+		c.sendBack(rowRef{j, r.task}, r.pinErr.Error())
 		return
 	}
 	c.fail(j, r.task, r, &comms.TaskError{Kind: comms.ErrorMemory, Message: r.pinErr.Error()}, comms.Cause{Kind: comms.CauseMemory}, true)
@@ -409,6 +409,10 @@ func (c *Core) pinFailed(r *run) {
 // lost takes the news that a dataset's last copy is gone, and has it recomputed
 // while it is needed.
 func (c *Core) lost(k ledger.Key, why error) {
+	j, d := c.dataset(k)
+	if d != nil && j.dyn != nil && d.desc.Ref.Output < argBase {
+		delete(j.data, d.desc.Ref)
+	}
 	if l := c.loans[k]; l != nil {
 		l.lost = true
 		for _, o := range c.jobs {
@@ -419,7 +423,6 @@ func (c *Core) lost(k ledger.Key, why error) {
 			}
 		}
 	}
-	j, d := c.dataset(k)
 	if d == nil {
 		return
 	}
@@ -428,10 +431,13 @@ func (c *Core) lost(k ledger.Key, why error) {
 		c.loseArg(j, ref)
 		return
 	}
-	if j.dynamic() {
-		delete(j.data, ref)
-		if j.call != nil && ref.Task == j.call.task(j) && j.call.guest != nil {
-			c.sendBack(j, "what it returned is lost: "+why.Error())
+	if j.dyn != nil {
+		switch w := j.dyn.rows.at(ref.Task); {
+		case j.hosted() == nil:
+		case w.copyOf != nil:
+			c.endCopy(rowRef{j, ref.Task})
+		default:
+			c.sendBack(rowRef{j, ref.Task}, "what it returned is lost: "+why.Error())
 		}
 		return
 	}

@@ -101,12 +101,12 @@ func (c *Core) fromPeer(ev FromPeer) {
 		c.notice(ev.Agent, m)
 	case *comms.Released:
 		c.releasedBy(ev.Agent, m)
-	case *comms.Forward:
-		c.hostCall(ev.Agent, m)
-	case *comms.Forwarded:
-		c.forwarded(ev.Agent, m)
-	case *comms.Recall:
-		c.recalled(ev.Agent, m)
+	case *comms.Grant:
+		c.hostGrant(ev.Agent, m)
+	case *comms.GrantReport:
+		c.reported(ev.Agent, m)
+	case *comms.GrantEnd:
+		c.grantsEnded(ev.Agent, m)
 	}
 }
 

@@ -99,8 +99,7 @@ type job struct {
 	stopped  *stop    // nothing more starts; nil while it goes on
 	dropped  bool     // forgotten: gone as soon as nothing runs
 	session  bool     // a program runs its task
-	call     *call    // what makes it a guest, or a dataset that guests read; nil: it is none
-	dyn      *dynamic // its tasks, when they are the calls of a task; nil: they are a graph's
+	dyn      *dynamic // its tasks, when they are calls; nil: they are a graph's
 	depth    int      // of calls
 	callers  map[taskIndex]*caller
 	unended  int
@@ -351,12 +350,6 @@ func (c *Core) drained() {
 		j.touched = false
 		if j.dyn != nil {
 			c.restDynamic(j)
-			continue
-		}
-		if j.call != nil {
-			if j.dropped && j.inflight == 0 && j.over {
-				c.forgetGuest(j)
-			}
 			continue
 		}
 		if j.unended == 0 && j.inflight == 0 && !j.over && !j.taking() {

@@ -114,9 +114,12 @@ func (c *Core) newKind(j *job, gs *groupState) *comms.Kind {
 	}
 	if j.dynamic() {
 		root, t := j.root()
-		k.Job, k.Group = root.id, root.groupOf(t).group.Name
-		if g := root.guestOf(); g != nil {
-			k.Job, k.Group = g.task.Job, g.group
+		k.Job = root.id
+		if h := root.hosted(); h != nil {
+			k.Job = h.root.Job
+		}
+		if k.Group = j.dyn.groupName(gs); root != j {
+			k.Group = root.rootGroup(t)
 		}
 	}
 	return k

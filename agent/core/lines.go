@@ -139,7 +139,7 @@ func (c *Core) lineOf(cl *class) *line {
 
 // count counts n more ready tasks of a class.
 func (l *line) count(cl *class, n int) {
-	if l.ready += n; cl.job.dyn != nil {
+	if l.ready += n; cl.job.dyn != nil && cl.job.dyn.by != nil {
 		l.calls += n
 	}
 }

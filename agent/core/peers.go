@@ -26,11 +26,13 @@ type neighbour struct {
 	met    bool
 	used   time.Time // last
 	out    int       // own calls that it has, or is to be told of
-	guests int       // calls of its that are here
+	guests int       // its tasks that are hosted here
+	hosted map[hostingKey]*job
 	outbox []comms.Message
+	kept   int       // happenings in outbox, about
+	says   bool      // in Core.saying
 	missed time.Time // since when the link is waited for; zero: it is not
 	shun   time.Time // until when no call goes there
-	envs   map[hostEnv]*environment
 
 	shunFor time.Duration // how long that was last; 0: a call has ended there since
 }
@@ -274,7 +276,7 @@ func (c *Core) part(p *peers) {
 
 // unmeet forgets a neighbour that nothing is known of any more.
 func (c *Core) unmeet(n *neighbour) {
-	if n.jobs == 0 && !n.up && n.out+n.guests+len(n.outbox) == 0 {
+	if n.jobs == 0 && !n.up && n.out+n.guests+len(n.outbox)+len(n.hosted) == 0 {
 		delete(c.neighbours, n.name)
 	}
 }

@@ -251,6 +251,9 @@ func (c *Core) waitForPins(r *run) {
 	c.pinning++
 }
 
+// mostBatched bounds for how many runs room is made before they are there.
+const mostBatched = 256
+
 // enqueue puts a run at the end of an executor's queue and writes its message.
 func (c *Core) enqueue(r *run, ex *executor) bool {
 	m, err := c.message(r, ex)
@@ -271,6 +274,9 @@ func (c *Core) enqueue(r *run, ex *executor) bool {
 	ex.queue = append(ex.queue, r)
 	ex.load += r.mean
 	c.cover(ex, r.gs.need)
+	if ex.batch == nil { // as large as the last one, at first
+		ex.batch = make([]comms.Run, 0, max(ex.batched, 1))
+	}
 	ex.batch = append(ex.batch, m)
 	c.charge(r.job, r.mean*float64(r.gs.need[resCPU])/1000)
 	if r.gs.generator {
@@ -351,6 +357,7 @@ func (c *Core) chooseFor(r *run) *executor {
 func (c *Core) dispatch() {
 	for _, ex := range c.execs {
 		if len(ex.batch) > 0 {
+			ex.batched = min(len(ex.batch), mostBatched)
 			c.sendClosing(ex)
 		}
 		for len(ex.batch) > 0 {

@@ -266,11 +266,8 @@ func (c *Core) pulled(id uint64) {
 	if j.peers.old[ref] == d {
 		delete(j.peers.old, ref)
 		c.arrived(j, h, d)
-		switch {
-		case j.dyn != nil:
-			c.cameHome(rowRef{j, ref.Task})
-		case j.call != nil:
-			c.borrowedHere(j)
+		if j.dyn != nil {
+			c.fetched(rowRef{j, ref.Task}, ref)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 	case *comms.Log:
 		if r := c.holder(ex, m.Run); r != nil {
 			if r.job.dynamic() { // the log of a call is its root's
-				c.log(r.job, m.Stream, m.Text)
+				c.log(rowRef{r.job, r.task}, m.Stream, m.Text)
 				return
 			}
 			t, attempt, _ := r.taskAt(m.Run)

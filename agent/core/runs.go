@@ -152,7 +152,7 @@ func (r *run) message() (comms.Run, error) {
 		return m, fmt.Errorf("it was tried or moved %d times, and has no number for another attempt", comms.LastTry-1)
 	}
 	if r.job.dyn != nil {
-		m.With, m.Name = r.job.dyn.rows[r.task].with, r.job.rowName(r.task)
+		m.With, m.Name = r.job.dyn.rows.at(r.task).with, r.job.rowName(r.task)
 		return m, nil
 	}
 	with, err := r.gs.parameters(g, r.task)

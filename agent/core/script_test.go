@@ -35,9 +35,10 @@ type script struct {
 	c      *Core
 	now    time.Time
 	graphs map[byte]*dag.Graph
-	disk   []any         // what the disk was asked for
-	sent   []comms.JobID // calls that were forwarded, by their names there
-	waits  uint64        // how often a run has waited
+	disk   []any           // what the disk was asked for
+	sent   []uint64        // grants, in the order in which they were sent
+	served comms.DatasetID // that another agent wanted last
+	waits  uint64          // how often a run has waited
 }
 
 func (s *script) step(ev Event) string {
@@ -46,8 +47,10 @@ func (s *script) step(ev Event) string {
 	for _, a := range s.c.Step(s.now, ev) {
 		fmt.Fprintln(&b, describe(a))
 		if p, ok := a.(ToPeer); ok {
-			if f, ok := p.Msg.(*comms.Forward); ok {
-				s.sent = append(s.sent, f.Call)
+			if g, ok := p.Msg.(*comms.Grant); ok {
+				for i := range g.Tasks {
+					s.sent = append(s.sent, g.Tasks[i].Grant)
+				}
 			}
 		}
 		if m, ok := a.(Memory); ok {
@@ -247,7 +250,7 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "drop-call", "cancel-call":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallDrop{Run: comms.RunID(number(named["run"])), Refs: []comms.CallRef{callRef(named)},
 			Cancel: d.Cmd == "cancel-call", Why: named["why"]}})
-	case "peer", "there", "meet", "forward", "forwarded", "recall", "wanted", "withdrawn", "log":
+	case "peer", "there", "meet", "grant", "reported", "end-grant", "wanted", "withdrawn", "log":
 		return s.calls(d.Cmd, w, named)
 	case "lease":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.LeaseReq{Token: 1, Size: uint64(number(named["size"])), Run: comms.RunID(number(named["run"]))}})
@@ -369,31 +372,30 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 		return s.step(FromController{Msg: m})
 	case "meet":
 		return s.step(FromController{Msg: &comms.Meet{Host: comms.Host{Agent: w[0], Incarnation: 1, Addresses: []string{"tcp://" + w[0]}}}})
-	case "forwarded": // the N-th call that was forwarded, by b
-		m := &comms.Forwarded{Call: s.sent[number(w[0])-1], Text: []byte(named["text"]), Back: named["back"], Over: len(w) > 1}
+	case "reported": // the N-th call that was granted, by b
+		it := comms.GrantItem{Grant: s.sent[number(w[0])-1], Text: []byte(named["text"]), Back: named["back"], Over: len(w) > 1, Of: comms.JobID{0xb}}
 		if len(w) > 1 && w[1] == "finished" {
-			m.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: 1e6}}
-			place(&m.Data)
-			m.Data.Ref.Task = 1
+			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: 1e6}}
+			it.Outputs = make([]comms.Desc, 1)
+			place(&it.Outputs[0])
 		} else if len(w) > 1 && w[1] == "failed" {
-			m.Event = &comms.Event{Kind: comms.EventFailed, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: "a/0", Agent: "b"}}
+			it.Event = &comms.Event{Kind: comms.EventFailed, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: "a/0", Agent: "b"}}
 		} else if named["called"] != "" {
-			m.Event = &comms.Event{Kind: comms.EventCall, Count: 1, Cause: comms.Cause{Kind: comms.CauseTask, Text: named["called"]}}
+			it.Event = &comms.Event{Kind: comms.EventCall, Count: 1, Cause: comms.Cause{Kind: comms.CauseTask, Text: named["called"]}}
 		}
-		return s.step(FromPeer{Agent: "b", Msg: m})
-	case "forward": // NUMBER, as the first byte of its name, by b
-		g, err := graphOfCall(comms.CallKind{Inputs: []comms.KindIn{{Name: "x"}}, Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}}, nil)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		m := &comms.Forward{Call: comms.JobID{byte(number(w[0]))}, Graph: g.Encode(), Task: comms.TaskID{Job: comms.JobID{1}, Index: 4}, Group: "fit", Name: "fit[4]/0",
-			Dir: "/job", Tenant: "anna", Depth: 1}
-		in := comms.ForwardedIn{Of: comms.DatasetID{Job: comms.JobID{1}, DatasetRef: comms.DatasetRef{Task: 3}}}
+		return s.step(FromPeer{Agent: "b", Msg: &comms.GrantReport{Items: []comms.GrantItem{it}}})
+	case "grant": // NUMBER, by b
+		m := granted(comms.CallKind{Inputs: []comms.KindIn{{Name: "x"}}, Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}})
+		in := comms.GrantInput{Of: comms.DatasetID{Job: comms.JobID{1}, DatasetRef: comms.DatasetRef{Task: 3}}}
 		place(&in.Data)
-		m.Inputs = []comms.ForwardedIn{in}
+		m.Tasks = []comms.GrantTask{{Grant: uint64(number(w[0])), Name: "fit[4]/0", Inputs: []comms.GrantInput{in}}}
 		return s.step(FromPeer{Agent: "b", Msg: m})
 	case "wanted", "withdrawn": // what the N-th call that came has returned
-		id := comms.DatasetID{Job: comms.JobID{byte(number(w[0]))}, DatasetRef: comms.DatasetRef{Task: 1}}
+		at := s.c.hosts[grantKey{"b", uint64(number(w[0]))}]
+		if at.job != nil {
+			s.served = comms.DatasetID{Job: at.job.id, DatasetRef: comms.DatasetRef{Task: at.task}}
+		}
+		id := s.served
 		if cmd == "wanted" {
 			return s.step(Wanted{Data: id, Attempt: 1})
 		}
@@ -401,7 +403,7 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 	case "log":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Log{Run: comms.RunID(number(named["run"])), Stream: 1, Text: []byte(named["text"])}})
 	}
-	return s.step(FromPeer{Agent: "b", Msg: &comms.Recall{Call: comms.JobID{byte(number(w[0]))}}})
+	return s.step(FromPeer{Agent: "b", Msg: &comms.GrantEnd{Grants: []uint64{uint64(number(w[0]))}}})
 }
 
 func (s *script) assign(d *datadriven.TestData, named map[string]string) string {

@@ -11,7 +11,7 @@ import (
 )
 
 // A run that waits for calls releases its cpu, and gets it again before it is told to go
-// on. The result of a call may have to come into memory first, where it stays until the
+// on. A result may have to come into memory first, where it stays until the
 // run ends or drops the call.
 
 // maxWaiting is how many runs may wait for calls: each is a process.
@@ -48,7 +48,7 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 		return
 	}
 	w := &callWait{number: m.Wait, refs: slices.Clone(m.Refs), least: m.Seen + m.N, n: int(min(m.N, uint64(len(m.Refs))))}
-	if c.waitingRuns() >= maxWaiting && !by.satisfied(c, w) {
+	if c.waitingRuns() >= maxWaiting && !c.satisfied(by, w) {
 		c.emit(ToExecutor{ex.id, &comms.CallGo{Run: r.id, Wait: m.Wait, Error: &comms.TaskError{Kind: comms.ErrorTask, Task: r.job.taskName(r.task), Agent: c.cfg.Agent,
 			Message: fmt.Sprintf("%d tasks wait for tasks that they called, each in a process of its own: call less deeply", maxWaiting)}}})
 		return
@@ -58,13 +58,13 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 }
 
 // satisfied tells whether a run has what it waits for.
-func (by *caller) satisfied(c *Core, w *callWait) bool {
+func (c *Core) satisfied(by *caller, w *callWait) bool {
 	if len(w.refs) == 0 {
 		return by.told >= w.least
 	}
 	n := 0
 	for _, ref := range w.refs {
-		at, ok := by.calls[ref]
+		at, ok := by.calls.get(ref)
 		if !ok || at.job.at(at.task).state.over() && !slices.Contains(c.rowsEnded, at) {
 			n++
 		}
@@ -105,7 +105,7 @@ func (c *Core) answerCallers() {
 
 func (c *Core) answerCaller(by *caller) {
 	r := by.run
-	if by.satisfied(c, by.wait) {
+	if c.satisfied(by, by.wait) {
 		if r.back {
 			if !c.fits(r.ex.grant, r.gs.need) {
 				return
@@ -141,7 +141,7 @@ func (c *Core) reads(ex *executor, m *comms.CallRead) {
 	c.startedRun(r)
 	by := c.callerOf(r)
 	rd := &callRead{by: by, ref: m.Ref, data: comms.DatasetRef{Output: m.Output, Element: m.Element}}
-	at, ok := by.calls[m.Ref]
+	at, ok := by.calls.get(m.Ref)
 	if !ok {
 		c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorInput, Agent: c.cfg.Agent, Message: fmt.Sprintf("call %d of strand %x was dropped, or was never made", m.Ref.Number, m.Ref.Strand)})
 		return
@@ -217,7 +217,7 @@ func (c *Core) answerRead(rd *callRead, e *comms.TaskError) {
 }
 
 // endReads lets go of what a run holds in memory of a call that it drops.
-func (by *caller) endReads(c *Core, at rowRef) {
+func (c *Core) endReads(by *caller, at rowRef) {
 	by.reads = slices.DeleteFunc(by.reads, func(rd *callRead) bool {
 		if rd.ref != at.row().ref {
 			return false

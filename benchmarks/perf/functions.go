@@ -22,6 +22,9 @@ const (
 	funcPlace   = "cascade-perf-place"
 	funcMake    = "cascade-perf-make"
 	funcGet     = "cascade-perf-get"
+	funcFan     = "cascade-perf-fan"
+	funcHold    = "cascade-perf-hold"
+	funcSize    = "cascade-perf-size"
 )
 
 var registered sync.Once
@@ -32,7 +35,7 @@ var registered sync.Once
 // program whose functions its own executors lack.
 func Register() {
 	registered.Do(func() {
-		cascade.Func0(funcNoop, noop, "-> out")
+		callNoop = cascade.Func0(funcNoop, noop, "-> out")
 		cascade.Func0(funcStart, start, "-> out")
 		cascade.Func1(funcStep, step, "x -> out")
 		cascade.Func2(funcBoth, both, "x, y -> out")
@@ -42,6 +45,9 @@ func Register() {
 		cascade.Gen1(funcPlace, places, "with -> out")
 		cascade.Func1(funcMake, produce, "with -> out")
 		cascade.Func1(funcGet, get, "x -> at")
+		callFan = cascade.Func1(funcFan, fan, "n -> out")
+		callHold = cascade.Gen0(funcHold, hold, "-> out")
+		callSize = cascade.Func1(funcSize, sizeOf, "x -> out")
 	})
 }
 

@@ -61,6 +61,12 @@ func measures() []measure {
 		{[]string{"put_inplace_1GiB"}, putInPlace},
 		{[]string{"put_1KiB_iops"}, putSmall},
 		{[]string{"get_latency"}, getLatency},
+		{[]string{"call_latency_p50"}, callLatency},
+		{[]string{"calls_async", "calls_async_cpu"}, callsAsync},
+		{[]string{"calls_nested", "calls_nested_cpu"}, callsNested},
+		{[]string{"wait_1k", "wait_100k"}, callWaits},
+		{[]string{"put_1KiB"}, putValues},
+		{[]string{"call_memory"}, callMemory},
 		{[]string{"python_noop", "python_noop_p50"}, pythonNoop},
 		{[]string{"python_array_handover_1GiB"}, pythonHandover},
 		{environmentFigures, environments},
@@ -73,6 +79,7 @@ func measures() []measure {
 // quick are the names of figures in their small size, where the name tells the size.
 var quick = map[string]string{
 	"control_rss_1m": "control_rss_5k", "put_1GiB": "put_1MiB", "put_inplace_1GiB": "put_inplace_1MiB",
+	"wait_1k": "wait_50", "wait_100k": "wait_500",
 	"python_array_handover_1GiB": "python_array_handover_8MiB", "yaml_100k": "yaml_1k", "plan_100k": "plan_1k", "submit_100k": "submit_1k",
 }
 
@@ -172,10 +179,13 @@ func (b *bench) local(ctx context.Context) (*cascade.Cluster, error) {
 	return c, err
 }
 
+// state is the folder of a cluster's state.
+func (b *bench) state(cluster string) string { return filepath.Join(b.opts.State, cluster) }
+
 // start starts a cluster of its own and runs a few tasks on it, so that executors are up.
 // Jobs of earlier measurements go: with a million of them a submit deletes one, too.
 func (b *bench) start(ctx context.Context, name string, opts ...cascade.Option) (*cascade.Cluster, error) {
-	state := filepath.Join(b.opts.State, name)
+	state := b.state(name)
 	_, err := admin.Clean(state, admin.CleanAll())
 	if err != nil && !errors.Is(err, cascade.ErrNotFound) { // no state, or the beginning of one: nothing was measured
 		return nil, fmt.Errorf("remove what was measured before (or delete the folder %s): %w", state, err)

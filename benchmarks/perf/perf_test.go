@@ -18,6 +18,8 @@ import (
 
 func TestMain(m *testing.M) {
 	perf.Register()
+	cascade.Main()
+	perf.Part()
 	cascade.RunTests(m)
 }
 
@@ -44,6 +46,7 @@ func TestQuick(t *testing.T) {
 	for _, name := range []string{
 		"noop_independent", "noop_submits", "noop_fused", "chain_step", "chain_step_queued",
 		"task_latency_p50", "task_latency_p99", "final_fsync_p50", "put_1MiB", "put_inplace_1MiB", "put_1KiB_iops", "get_latency",
+		"call_latency_p50", "calls_async", "calls_async_cpu", "calls_nested", "calls_nested_cpu", "wait_50", "wait_500", "put_1KiB", "call_memory",
 		"submit_1k", "plan_1k", "yaml_1k", "metg50_stencil_wide", "metg50_stencil_narrow",
 		"python_noop", "python_noop_p50", "python_array_handover_8MiB",
 		"env_cold", "env_layered", "env_warm", "env_bulky_shared", "control_rss_5k", "gcs_commit", "gcs_commit_fsync_p99",

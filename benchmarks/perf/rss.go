@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -71,6 +72,55 @@ func cpuTime() float64 {
 		return 0
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e3
+}
+
+// family is what this process and those below it have used of the cores, in microseconds.
+type family map[int]float64
+
+// tick is the unit of times in /proc/PID/stat, in microseconds.
+const tick = 1e6 / 100
+
+// familyCPU reads the times of this process and of all below it that live.
+func familyCPU() family {
+	type process struct {
+		parent int
+		used   float64
+	}
+	all := map[int]process{}
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		id, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		words := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+		if len(words) < 13 {
+			continue
+		}
+		parent, _ := strconv.Atoi(string(words[1]))
+		user, _ := strconv.ParseFloat(string(words[11]), 64)
+		system, _ := strconv.ParseFloat(string(words[12]), 64)
+		all[id] = process{parent, (user + system) * tick}
+	}
+	f := family{}
+	for id, p := range all {
+		for at := id; at > 1; at = all[at].parent {
+			if at == os.Getpid() {
+				f[id] = p.used
+				break
+			}
+		}
+	}
+	return f
+}
+
+// since is what was used between two readings, but for processes that have ended.
+func (f family) since(before family) (sum float64) {
+	for id, used := range f {
+		sum += used - before[id]
+	}
+	return sum
 }
 
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }

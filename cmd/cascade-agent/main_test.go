@@ -17,6 +17,7 @@ import (
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/cmd/internal/helptest"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
 	"github.com/cascade-run/cascade/internal/samehost"
 )
@@ -75,8 +76,8 @@ func TestSignalEndsTheAgent(t *testing.T) {
 	}()
 	select {
 	case r := <-c.registered:
-		// Behind what it was told comes the resource of its host.
-		if want := []comms.Amount{{Name: "disk", N: 500}, {Name: "licence", N: 2000}, {Name: samehost.Resource(), N: samehost.Amount}}; r.Agent != "a1" || !slices.Equal(r.Total.Custom, want) {
+		// Behind what it was told come its own resource and that of its host.
+		if want := []comms.Amount{{Name: "disk", N: 500}, {Name: "licence", N: 2000}, {Name: dag.AgentResource("a1"), N: samehost.Amount}, {Name: samehost.Resource(), N: samehost.Amount}}; r.Agent != "a1" || !slices.Equal(r.Total.Custom, want) {
 			t.Errorf("agent %q registered with %v", r.Agent, r.Total.Custom)
 		}
 	case n := <-code:

@@ -41,6 +41,7 @@ func main() {
 		perf.Register()
 	}
 	cascade.Main()
+	perf.Part()
 	daemon.KeepHeap(os.Getenv) // cascade run is controller and agent as well
 	interrupts := make(chan os.Signal, 2)
 	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)

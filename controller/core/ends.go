@@ -89,9 +89,10 @@ func (c *Core) fail(j *job, t dag.TaskIndex) {
 	c.stopAgents(j)
 }
 
-// losesSession tells whether a job is a session whose agent is gone and that goes on so far.
+// losesSession tells whether a job is a session whose agent is gone and that goes on so far. Of one whose
+// graph is not here the next agent says so: it is granted a second attempt.
 func (j *job) losesSession() bool {
-	return j.graph.IsSession() && j.anyGone() && j.rec.Cancel == "" && j.stage == stageActive
+	return j.graph != nil && j.graph.IsSession() && j.anyGone() && j.rec.Cancel == "" && j.stage == stageActive
 }
 
 // loseSession ends a session whose agent is lost, or has another process: its program is

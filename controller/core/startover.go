@@ -22,7 +22,7 @@ func (s *States) grant(t dag.TaskIndex, how records.Granting) {
 		s.attempt[t] = attempt + 1
 		return
 	}
-	s.attempt[t] = comms.Grant(max(attempt, s.first[t]), how == records.GrantTries || s.begun(t))
+	s.attempt[t] = comms.NextGrant(max(attempt, s.first[t]), how == records.GrantTries || s.begun(t))
 }
 
 // Reset makes tasks start over from an epoch on, with a new attempt unless the first

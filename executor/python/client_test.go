@@ -273,7 +273,7 @@ func TestDocs(t *testing.T) {
 	_, printed, _ := strings.Cut(string(text), "\n```text\n")
 	printed, _, _ = strings.Cut(printed, "```")
 	dir := t.TempDir()
-	if names := write(t, page, dir); len(names) != 3 || printed == "" {
+	if names := write(t, page, dir); len(names) != 4 || printed == "" {
 		t.Fatalf("the page has %v, and prints %q", names, printed)
 	}
 	c := cascadetest.Start(t)
@@ -302,6 +302,20 @@ func TestReadme(t *testing.T) {
 	python, env := interpreter(t)
 	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if out := prints(t, dir, env, python, "program.py"); out != "['distribution', 'modification', 'notwithstanding']\n" {
+		t.Errorf("it printed %q", out)
+	}
+}
+
+// The program of the package's README prints what it says.
+func TestPackageReadme(t *testing.T) {
+	pyenv.Python(t)
+	dir := t.TempDir()
+	if names := write(t, "README.md", dir); !slices.Equal(names, []string{"tasks.py", "program.py"}) {
+		t.Fatalf("the README has %v", names)
+	}
+	python, env := interpreter(t)
+	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out := prints(t, dir, env, python, "program.py"); out != "[True, [0, 1, 4, 9]]\n" {
 		t.Errorf("it printed %q", out)
 	}
 }

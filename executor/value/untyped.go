@@ -20,9 +20,12 @@ func Unmarshal(b []byte, v any) (err error) {
 			err = fmt.Errorf("a key of a mapping is a list or a mapping, which %s does not take", typeName(reflect.TypeOf(v).Elem()))
 		}
 	}()
-	d := msgpack.NewDecoder(bytes.NewReader(b))
+	d := msgpack.GetDecoder()
+	d.Reset(bytes.NewReader(b))
 	d.SetMapDecoder(decodeMap)
-	if err := d.Decode(v); err != nil {
+	err = d.Decode(v)
+	msgpack.PutDecoder(d)
+	if err != nil {
 		return fmt.Errorf("it is %s: %w", msgpackKind(b), err)
 	}
 	return nil

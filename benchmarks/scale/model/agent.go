@@ -162,8 +162,12 @@ func (x *executor) received(m comms.Message) {
 			x.goOn()
 		case *comms.Reclaim:
 			x.reclaim(m)
-		case *comms.Returned:
-			x.returned(m)
+		case *comms.CallEnds:
+			x.callsEnded(m)
+		case *comms.CallGo:
+			if x.drive != nil {
+				x.goesOn()
+			}
 		case *comms.Stop: // it was started beside one that waited, and has had nothing to do for long
 			x.flush()
 			x.a.post(0, func() { x.a.step(core.ExecutorDead{Executor: x.id}) })

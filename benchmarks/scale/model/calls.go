@@ -13,7 +13,8 @@ type driver struct {
 	began     time.Duration
 	calls     int
 	made, got int
-	awaits    bool
+	ended     map[uint64]bool // of those from got on
+	waits     uint64
 }
 
 const driverFunction = "scale_drive"
@@ -25,26 +26,37 @@ func share(n, drivers, i int) int { return n*(i+1)/drivers - n*i/drivers }
 func (x *executor) drives() {
 	cfg, r := x.a.cfg, x.queue[0]
 	x.runs = 1
-	x.drive = &driver{run: r, began: x.a.w.now, calls: share(cfg.Tasks, cfg.Drivers, int(r.Task))}
+	x.drive = &driver{run: r, began: x.a.w.now, calls: share(cfg.Tasks, cfg.Drivers, int(r.Task)), ended: map[uint64]bool{}}
 	x.goesOn()
 }
 
-// goesOn has the driver make its next call, or wait for one, or end. The cost of a
-// call is shared by its caller and its executor.
+// goesOn has the driver make the calls for which there is room, in one message as the library
+// does, or wait for the oldest, or end. The cost of a call is shared by its caller and its executor.
 func (x *executor) goesOn() {
 	d := x.drive
-	switch {
-	case d.made < d.calls && d.made-d.got < x.a.cfg.Window:
-		cost := x.a.cfg.Costs.Executor.Task
+	for d.ended[uint64(d.got)] {
+		delete(d.ended, uint64(d.got))
+		d.got++
+	}
+	switch n := min(d.calls-d.made, x.a.cfg.Window-(d.made-d.got)); {
+	case n > 0:
+		cost := x.a.cfg.Costs.Executor.Task * time.Duration(n)
 		x.used += cost
 		x.on.use(cost, func() {
-			x.tell(&comms.Call{Run: d.run.ID, Number: uint64(d.made), Function: function, Output: "out"}, 0)
-			d.made++
+			m := &comms.Calls{Run: d.run.ID}
+			if d.made == 0 {
+				m.Kinds = []comms.CallKind{{ID: 1, Function: function, Outputs: []comms.KindOut{{Name: "out"}}}}
+			}
+			for range n {
+				m.Items = append(m.Items, comms.CallItem{Ref: comms.CallRef{Number: uint64(d.made)}, Kind: 1})
+				d.made++
+			}
+			x.tell(m, 0)
 			x.goesOn()
 		})
 	case d.got < d.made:
-		d.awaits = true
-		x.tell(&comms.Await{Run: d.run.ID, Number: uint64(d.got)}, 0)
+		d.waits++
+		x.tell(&comms.CallWait{Run: d.run.ID, Wait: d.waits, Refs: []comms.CallRef{{Number: uint64(d.got)}}, N: 1}, 0)
 	default:
 		x.drive, x.runs = nil, 0
 		x.queue = x.queue[1:]
@@ -54,11 +66,11 @@ func (x *executor) goesOn() {
 	}
 }
 
-// returned takes the answer for which the driver waits.
-func (x *executor) returned(m *comms.Returned) {
-	if d := x.drive; d != nil && d.awaits && m.Number == uint64(d.got) {
-		d.awaits = false
-		d.got++
-		x.goesOn()
+// callsEnded takes the ends of the driver's calls.
+func (x *executor) callsEnded(m *comms.CallEnds) {
+	if d := x.drive; d != nil && d.run.ID == m.Run {
+		for i := range m.Ends {
+			d.ended[m.Ends[i].Ref.Number] = true
+		}
 	}
 }

@@ -9,11 +9,30 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .context import CallFailed, Cancelled, Future, Gang, Task, call, current, empty, gang, input_future
+from .context import (
+    CallCancelled,
+    CallFailed,
+    Cancelled,
+    Future,
+    Gang,
+    Task,
+    as_completed,
+    call,
+    current,
+    empty,
+    gang,
+    get,
+    input_future,
+    options,
+    put,
+    strand,
+    wait,
+)
 
 __version__ = "0.1.0"
-__all__ = ["CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref", "RequestError", "Reused",
-           "Task", "TaskFailed", "call", "connect", "current", "empty", "gang", "input_future", "local", "task"]  # fmt: skip
+__all__ = ["CallCancelled", "CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref",
+           "RequestError", "Reused", "Task", "TaskFailed", "as_completed", "call", "connect", "current", "empty", "gang", "get",
+           "input_future", "local", "options", "put", "strand", "task", "wait"]  # fmt: skip
 
 _CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
            "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip

@@ -5,9 +5,13 @@ Outside an executor the functions of this module work too, so that a task's func
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import hashlib
 import importlib
+import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 
@@ -47,20 +51,111 @@ class CallFailed(RuntimeError):
         self.codes, self.stack = tuple(codes), stack
 
 
+class CallCancelled(CallFailed):
+    """A function that was called was cancelled before it ended."""
+
+
 class Future:
-    """What a called function returns, or an input of the task; as an argument of a call it is passed by reference."""
+    """What a called function returns, a value that was put, or an input of the task.
 
-    def __init__(self, get: Callable[[], Any]) -> None:
-        """Made by call and input_future."""
-        self._get: Callable[[], Any] | None = get
-        self._value: Any = None
+    As an argument of a call, or an element of a list that is one, it is passed by reference. It is valid until the task that
+    has it ends. When no reference to it is left, the cluster frees what it stands for.
+    """
 
-    def result(self) -> Any:
-        """Waits for the function and returns its value, or raises CallFailed. Meanwhile others use the task's core."""
-        if self._get is not None:
-            self._value = self._get()
-            self._get = None
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Made by call, put and input_future."""
+        self._value, self._error = value, error
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Waits for the function and returns its value, or raises CallFailed. Meanwhile others use the task's core.
+
+        After timeout seconds it raises TimeoutError; the call goes on, and result() may be called again. The result of a function
+        that yields is the list of what it yields.
+        """
+        if self._error is not None:
+            raise self._error
         return self._value
+
+    def done(self) -> bool:
+        """Whether the function has ended, well or not."""
+        return True
+
+    def cancel(self, why: str = "") -> None:
+        """Ends the call, with all that it has called: result() raises CallCancelled then. One that has ended is left as it is."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The elements that a called generator yields, while it yields them."""
+        if not isinstance(self.result(), list):
+            raise TypeError("the function does not yield: it has one result")
+        return iter(self._value)
+
+    def __reduce__(self) -> Any:
+        """Refuses to travel within another value."""
+        raise TypeError("a future can be an argument of a call, or an element of a list that is one, but not part of another value")
+
+
+class Options(NamedTuple):
+    """How calls are to be run: cascade.options(retries=2).call(function, x)."""
+
+    retries: int = 0  # further attempts after an error of the function
+    retry_on: tuple[type[BaseException], ...] = ()  # after which it is tried again; none: all
+    timeout: float = 0.0  # seconds of one attempt; 0 none
+    cpu: float = 0.0  # cores; 0 is one
+    memory: int = 0  # bytes
+    gpu: float = 0.0
+    priority: int = 0  # higher first, among the calls of one job
+    here: bool = False  # it stays on the host of its caller
+    name: str = ""  # for people; "" is the function's
+
+    def call(self, function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Future:
+        """As cascade.call, with these options."""
+        return _call(self, function, args, named)
+
+
+class Calls(Protocol):
+    """The calls of a task."""
+
+    def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future: ...
+
+    def put(self, value: Any) -> Future: ...
+
+    def input(self, name: str) -> Future: ...
+
+    def wait(self, futures: Sequence[Future], k: int, timeout: float | None) -> tuple[list[Future], list[Future]]: ...
+
+    def as_completed(self, futures: Sequence[Future], timeout: float | None) -> Iterator[Future]: ...
+
+    def get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]: ...
+
+
+class _Strand(NamedTuple):
+    """A line of execution that numbers its calls."""
+
+    calls: Any  # of the task
+    number: int
+
+
+_strand: contextvars.ContextVar[_Strand | None] = contextvars.ContextVar("cascade_strand", default=None)
+
+
+@contextlib.contextmanager
+def strand(name: str) -> Iterator[None]:
+    """Numbers the calls of a block on their own: another thread of the task makes calls, and waits for them, in such a block.
+
+    Each thread has a name of its own, the same when the task is tried again: by strand and number it meets the calls that it
+    made before. The task's function must not return before its threads have ended.
+    """
+    if _host is None:
+        yield
+        return
+    calls, outer = _host.own_calls(f"strand {name}", True), _strand.get()
+    parent = outer.number if outer is not None and outer.calls is calls else 0
+    digest = hashlib.blake2b(parent.to_bytes(8, "big") + name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    token = _strand.set(_Strand(calls, int.from_bytes(digest, "big") or 1))
+    try:
+        yield
+    finally:
+        _strand.reset(token)
 
 
 class Host(Protocol):
@@ -70,9 +165,7 @@ class Host(Protocol):
 
     def empty(self, size: int) -> Any: ...
 
-    def make_call(self, name: str, arguments: dict[str, Any]) -> Future: ...
-
-    def input_future(self, name: str) -> Future: ...
+    def own_calls(self, what: str, fresh: bool = False) -> Calls: ...
 
 
 _host: Host | None = None
@@ -89,48 +182,119 @@ def current() -> Task:
     return Task() if _host is None else _host.task()
 
 
-def call(function: str | Callable[..., Any], /, **arguments: Any) -> Future:
+def call(function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Future:
     """Has a function of a module run as a task of its own, in the environment of this task, and returns at once.
 
-    function is "module.function", or the function itself. Arguments are values, or futures of earlier calls and of inputs.
+    function is "module.function", or the function itself. Arguments are values, futures, or lists with futures in them.
     A task that is tried again must make the same calls in the same order; completed calls are not repeated.
     Calls whose results the task has not read are stopped when it ends. Outside an executor the function runs at once.
     """
+    return _call(Options(), function, args, named)
+
+
+def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[BaseException]] = (), timeout: float = 0.0, cpu: float = 0.0,
+            memory: int = 0, gpu: float = 0.0, priority: int = 0, here: bool = False, name: str = "") -> Options:  # fmt: skip
+    """Options of calls: cascade.options(retries=2, timeout=60).call(function, x). See Options for what they mean."""
+    on = (retry_on,) if isinstance(retry_on, type) else tuple(retry_on)
+    for key, value in (("retries", retries), ("timeout", timeout), ("cpu", cpu), ("memory", memory), ("gpu", gpu)):
+        if isinstance(value, str) or value < 0:
+            raise ValueError(f"options of a call: {key}={value!r}: want a number, 0 or more")
+    return Options(retries, on, timeout, cpu, memory, gpu, priority, here, name)
+
+
+def _call(options: Options, function: str | Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Future:
     name = function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
     if name.startswith("__main__.") or "<" in name:
         raise ValueError(f"call {name}: an executor finds functions of modules only: move it into one")
     if _host is not None:
-        return _host.make_call(name, arguments)
+        return _host.own_calls(f"call {name}").make(name, options, args, named)
+    found: Any = function
     if isinstance(function, str):
         module, _, last = function.rpartition(".")
         found = getattr(importlib.import_module(module), last)
-        return _at_once(name, getattr(found, "__cascade_function__", found), arguments)
-    return _at_once(name, getattr(function, "__cascade_function__", function), arguments)
+    return _at_once(name, getattr(found, "__cascade_function__", found), args, named)
 
 
-def _at_once(name: str, function: Callable[..., Any], arguments: dict[str, Any]) -> Future:
+def put(value: Any) -> Future:
+    """Keeps a value where calls read it by reference: it is sent once, however many calls get the future as an argument.
+
+    The value is copied as it is now.
+    """
+    if _host is not None:
+        return _host.own_calls("put a value").put(value)
+    return value if isinstance(value, Future) else Future(value)
+
+
+def wait(futures: Iterable[Future], k: int = 1, timeout: float | None = None) -> tuple[list[Future], list[Future]]:
+    """Waits until k futures have ended, well or not, and returns these, in the order in which they ended, and the others.
+
+    After timeout seconds it returns those that have.
+    """
+    futures = list(futures)
+    if k < 1:
+        raise ValueError(f"wait for {k} futures: want 1 at least")
+    if _host is not None:
+        return _host.own_calls("wait").wait(futures, k, timeout)
+    return futures[:k], futures[k:]
+
+
+def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Iterator[Future]:
+    """The futures as they end, well or not: of many this takes less than to wait for one after the other.
+
+    When timeout seconds are over before all have ended it raises TimeoutError.
+    """
+    futures = list(futures)
+    if _host is not None:
+        return _host.own_calls("wait").as_completed(futures, timeout)
+    return iter(futures)
+
+
+def get(futures: Iterable[Future], timeout: float | None = None) -> list[Any]:
+    """The values of all futures, in their order. When one fails it raises that error at once, after timeout seconds TimeoutError."""
+    futures = list(futures)
+    if _host is not None:
+        return _host.own_calls("get").get(futures, timeout)
+    return [f.result() for f in futures]
+
+
+def places(function: Callable[..., Any]) -> list[str]:
+    """The names of the parameters that can be given by place."""
+    return [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def by_name(name: str, names: Sequence[str], args: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name. names are those of the function's parameters."""
+    if len(args) > len(names):
+        raise TypeError(f"call {name}: it takes {len(names)} arguments by place, and got {len(args)}: give others by name")
+    if twice := [n for n in names[: len(args)] if n in named]:
+        raise TypeError(f"call {name}: argument {twice[0]} is given twice")
+    return {**dict(zip(names, args, strict=False)), **named}
+
+
+def _at_once(name: str, function: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Future:
     """A call where there is no executor."""
+    given = by_name(name, places(function), args, named) if args else named
     try:
-        value = function(**{k: v.result() if isinstance(v, Future) else v for k, v in arguments.items()})
+        value = function(**{k: _here(v) for k, v in given.items()})
+        return Future(list(value) if inspect.isgeneratorfunction(inspect.unwrap(function)) else value)
     except Exception as e:
         failed = CallFailed(f"{name}: {type(e).__name__}: {e}", [type(e).__qualname__])
         failed.__cause__ = e
+        return Future(error=failed)
 
-        def get() -> Any:
-            raise failed
-    else:
 
-        def get() -> Any:
-            return value
-
-    return Future(get)
+def _here(value: Any) -> Any:
+    """The value of an argument."""
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value):
+        return [_here(v) for v in value]
+    return value.result() if isinstance(value, Future) else value
 
 
 def input_future(name: str) -> Future:
     """An input of the task, by the name of its parameter, to pass it on to calls without a copy."""
     if _host is None:
         raise RuntimeError(f"input {name} as a future: outside of an executor pass the value itself")
-    return _host.input_future(name)
+    return _host.own_calls(f"input {name} as a future").input(name)
 
 
 def gang() -> Gang:

@@ -1,135 +1,499 @@
-"""Calls: functions that a task has run as tasks of their own.
+"""Calls: functions that a task has run as tasks of their own, and values that it puts where they can read them.
 
-    call() ──Call──▶ agent ──▶ an executor of the environment
-    result() ──Await──▶ agent ──Returned──▶ the value, or CallFailed
+    call, put ──▶ batch ──Calls──▶ agent ──▶ an executor of the environment
+    result ◀── state ◀──CallEnds── agent     what is large comes into memory on demand (CallRead)
+    wait ──CallWait──▶ agent ──CallGo──▶     between the two the run needs no core
+    a Future that is gone ──CallDrop──▶ agent
 
-The arguments are datasets of the calling run; what a call returned stays in memory until that run has ended.
+Each has a number, in the order in which the run makes them: a run that is repeated and does the same meets what was begun.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import re
-from collections.abc import Callable
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..context import CallFailed, Future
-from ..values import encode, hints_of
+from .. import context
+from ..context import CallCancelled, CallFailed, Future, Options, by_name
+from ..values import encode
 from ..wire import messages as m
-from .functions import resolve
+from ..wire.envelope import LinkError
+from .futures import Called, Collector, InputFuture, State, Waiter, call_of, signature_of
 from .outputs import ALL
-from .queue import Run
+from .queue import Run, Stopped
 
 if TYPE_CHECKING:
+    import mmap
+
     from .host import Host
     from .outputs import Memory
 
 
+NOT_HERE = (
+    "{}: only the thread in which the task's function runs can do that, or another one in a block `with cascade.strand(NAME):`"
+)
+MOST_BATCH = 1000  # calls in one message
+MOST_BYTES = 1 << 20  # of values in one message, about
+LOST = m.CallEnd(error=m.TaskError(m.STORE, "another thread could not read it"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
-class Called(Future):
-    """A Future of a run: arg makes what the agent is told of it, for each call that gets it."""
-
-    def __init__(self, run: Run, arg: Callable[[], m.CallIn], get: Callable[[], Any]) -> None:
-        super().__init__(get)
-        self.run, self.arg = run, arg
-
-
 class Calls:
-    """The calls of a worker's run; used by the main thread."""
+    """The calls of one run. The worker's lock guards them: the helper and threads of the run use them too."""
 
-    def __init__(self, worker: Host, memory: Memory) -> None:
-        self._worker = worker
-        self._memory = memory
-        self._answers: dict[int, m.Returned] = {}  # of the current run, by number
-        self._made = 0  # calls of the current run
+    def __init__(self, worker: Host, memory: Memory, run: Run) -> None:
+        self._worker, self._memory, self.run = worker, memory, run
+        self._states: dict[m.CallRef, State] = {}
+        self._kinds: dict[Any, int] = {}
+        self._next: dict[int, int] = {}  # number of the next call, by strand
+        self._batch = m.Calls(run.id, False, [], [])
+        self._bytes = 0  # of values in it
+        self._seen = self._ended = 0  # items of CallEnds, calls that have ended
+        self._waiting = False  # a CallWait is not answered
+        self._wait = 0  # its number
+        self._refusals: list[m.TaskError] = []  # of waits
+        self._waiters: list[Waiter | Collector] = []
+        self._blocked = 0  # threads that wait
+        self._reads: dict[tuple[m.CallRef, int], m.CallEnd | None] = {}
+        self.released: deque[State] = deque()  # of Futures and views that are gone
+        self._views: dict[int, Any] = {}  # weak references to mappings of results
 
-    def make(self, run: Run, name: str, arguments: dict[str, Any]) -> Future:
-        """Tells the agent of a call."""
+    # ---- making
+
+    def _mine(self, what: str, do: Callable[[], Any]) -> Any:
+        """Does something for the function of the run, in its thread."""
         worker = self._worker
-        if not worker.welcome.calls:
-            raise RuntimeError(
-                f"call {name}: agent {worker.welcome.agent} takes no calls: "
-                "it is of an older version, or the task runs alone (cascade replay --task)"
-            )
-        for key in arguments:
+        if worker.current is not self.run:
+            raise RuntimeError(f"{what}: the task that called it has ended")
+        if worker.in_main():
+            got = worker.aside(lambda _: (do(),))
+            return got[0]
+        strand = context._strand.get()
+        if strand is None or strand.calls is not self:
+            raise RuntimeError(NOT_HERE.format(what))
+        try:
+            return do()
+        except Stopped as e:
+            raise context.Cancelled(str(e)) from None
+
+    @contextlib.contextmanager
+    def _making(self, what: str) -> Iterator[None]:
+        """Keeps other threads from storing and loading, and the run's end from coming between."""
+        with self._memory.making:
+            if self._worker.current is not self.run:
+                raise RuntimeError(f"{what}: the task that called it has ended")
+            yield
+
+    def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
+        """Has a function run as a task of its own."""
+
+        def make() -> Future:
+            with self._making(f"call {name}"):
+                return self._make(name, options, args, named)
+
+        return self._mine(f"call {name}", make)  # type: ignore[no-any-return]
+
+    def _make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
+        self._able(f"call {name}")
+        signature = signature_of(name)
+        arguments = by_name(name, signature.names, args, named)
+        inputs: list[m.CallInput] = []
+        ports: list[m.KindIn] = []
+        for key, value in arguments.items():
             if not _NAME.fullmatch(key):
                 raise ValueError(f"call {name}: argument {key!r}: want letters, digits, _ and -, and no digit first")
-        want = hints_of(resolve(name)).get("return")
-        inputs = [self._argument(run, key, value) for key, value in arguments.items()]
-        number = self._made
-        self._made += 1
-        run.told = True
-        if run.rooms:
-            run.copied += self._memory.release_published(run)
-        with worker.lock:
-            worker.send(m.Call(run.id, number, name, inputs=inputs, output="out"))
-            self._memory.return_regions(run)
-            worker.flush()
-        return Called(run, lambda: m.CallIn(call=number + 1), functools.partial(self._result, run, number, name, want))
+            many = isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value)
+            for one in value if many else (value,):
+                inputs.append(self._argument(len(ports), key, one))
+            ports.append(m.KindIn(key, many))
+        with self._worker.lock:
+            kind = self._kind(name, options, ports, signature.stream)
+        state = State(self._ref(), name, signature.want, signature.stream)
+        self._add(state, m.CallItem(state.ref, kind, options.name, inputs=inputs))
+        return Called(self, state)
 
-    def input(self, run: Run, name: str) -> Future:
-        """An input of a run, to be passed on."""
-        for i, (declared, given) in enumerate(zip(run.kind.m.inputs, run.inputs, strict=False)):
+    def _kind(self, name: str, o: Options, ports: Sequence[m.KindIn], stream: bool) -> int:
+        """The number of a kind of calls, which the agent learns with the first of them. The lock is held."""
+        key = (name, o._replace(name=""), *ports)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = len(self._kinds) + 1
+            needs = m.Resources(round(o.cpu * 1000), o.memory, round(o.gpu * 1000))
+            out = m.KindOut("out", m.OPEN if stream else m.SINGLE)
+            kinds: list[m.CallKind] = self._batch.kinds  # type: ignore[assignment]
+            kinds.append(m.CallKind(kind, name, "", ports, [out], needs, o.retries, [e.__qualname__ for e in o.retry_on],
+                                    round(o.timeout * 1e9), o.priority, o.here))  # fmt: skip
+        return kind
+
+    def put(self, value: Any) -> Future:
+        """Keeps a value where calls read it by reference."""
+
+        def put() -> Future:
+            with self._making("put a value"):
+                return self._put(value)
+
+        return self._mine("put a value", put)  # type: ignore[no-any-return]
+
+    def _put(self, value: Any) -> Future:
+        self._able("put a value")
+        if isinstance(value, Future):
+            return value
+        given = self._value(0, value)
+        state = State(self._ref(), "the value that was put", put=given.data)
+        self._add(state, m.CallItem(state.ref, inputs=[given]))
+        return Called(self, state)
+
+    def input(self, name: str) -> Future:
+        """An input of the run, to be passed on."""
+        for i, (declared, given) in enumerate(zip(self.run.kind.m.inputs, self.run.inputs, strict=False)):
             if declared.name.replace("-", "_") == name and not declared.list:
-                return Called(run, functools.partial(self._passed, run, i, given.data[0]), functools.partial(_has_it, name))
+                return InputFuture(self, name, i, given.data[0])
         raise ValueError(f"the task has no input {name} that is one dataset")
 
-    def _passed(self, run: Run, i: int, d: m.Desc) -> m.CallIn:
-        """Input i of a run, as an argument of one call."""
-        match d.place.kind:
-            case m.INLINE:
-                return m.CallIn(data=d._replace(ref=m.Ref(), attempt=0))
-            case m.LIVE:  # in this process only: bytes in the store belong to one call, and the next needs others
-                return self._argument(run, "", self._worker.queue.live[d.place.run, d.ref.output].value)
-        return m.CallIn(input=i + 1)
+    def _able(self, what: str) -> None:
+        w = self._worker.welcome
+        if not w.calls:
+            raise RuntimeError(
+                f"{what}: agent {w.agent} takes no calls: it is of an older version, or the task runs alone (cascade replay --task)"
+            )
 
-    def returned(self, message: m.Returned) -> None:
-        """Takes the agent's answer to Await."""
-        self._answers[message.number] = message
+    def _ref(self) -> m.CallRef:
+        bound = context._strand.get()
+        strand = bound.number if bound is not None and bound.calls is self else 0
+        number = self._next.get(strand, 0)
+        self._next[strand] = number + 1
+        return m.CallRef(strand, number)
 
-    def forget(self) -> None:
-        """The run has ended, and its calls with it."""
-        if self._made:
-            self._made = 0
-            self._answers.clear()
-
-    def _argument(self, run: Run, name: str, value: Any) -> m.CallIn:
+    def _argument(self, port: int, name: str, value: Any) -> m.CallInput:
         """An argument as the agent is told of it."""
-        if isinstance(value, Called):
-            if value.run is not run:
+        if isinstance(value, (Called, InputFuture)):
+            if value.calls is not self:
                 raise ValueError(f"argument {name} is a future of another task")
-            return value.arg()._replace(name=name)
+            if isinstance(value, InputFuture):
+                return self._passed(port, value)
+            if value.state.stream:
+                raise ValueError(f"argument {name} is the future of a series: pass list(future), its elements")
+            return m.CallInput(port, m.FROM_CALL, value.state.ref)
         if isinstance(value, Future):
             value = value.result()
+        return self._value(port, value)
+
+    def _passed(self, port: int, f: InputFuture) -> m.CallInput:
+        """An input of the run as an argument of one call."""
+        d = f.given
+        match d.place.kind:
+            case m.INLINE:
+                return m.CallInput(port, data=d._replace(ref=m.Ref(), attempt=0))
+            case m.LIVE:  # in this process only: bytes in the store belong to one call, and the next needs others
+                return self._value(port, self._worker.queue.live[d.place.run, d.ref.output].value)
+        return m.CallInput(port, m.FROM_INPUT, input=f.index, data=d)
+
+    def _value(self, port: int, value: Any) -> m.CallInput:
         encoded = encode(value)
-        stored = self._memory.place(run, encoded, False, ALL)
+        stored = self._memory.place(self.run, encoded, False, ALL)
         shape = [int(n) for n in encoded.shape]
-        return m.CallIn(name, data=m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored))
+        return m.CallInput(port, data=m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored))
 
-    def _result(self, run: Run, number: int, name: str, want: Any) -> Any:
-        """Waits for what a call returns. Meanwhile the run needs no core."""
+    def _add(self, state: State, item: m.CallItem) -> None:
+        """Puts a call into the batch. With a value in shared memory it is sent at once: the agent owns that from then on."""
+        worker, run = self._worker, self.run
+        run.told = True
+        values = [i.data for i in item.inputs if i.source == m.FROM_VALUE]
+        sealed = any(d.place.kind == m.SEGMENT for d in values)
+        if sealed and run.rooms:
+            run.copied += self._memory.release_published(run)
+        with worker.lock:
+            self._states[state.ref] = state
+            items: list[m.CallItem] = self._batch.items  # type: ignore[assignment]
+            items.append(item)
+            self._bytes += sum(len(d.place.bytes) for d in values)
+            if sealed or len(items) >= MOST_BATCH or self._bytes >= MOST_BYTES:
+                self.flush()
+                self._memory.return_regions(run)
+                worker.flush()
+            elif len(items) == 1:
+                worker.soon()
+
+    def flush(self) -> None:
+        """Sends the calls that were made, and then which are needed no more. The helper does it too; the lock is held."""
         worker = self._worker
+        if self._batch.items:
+            batch, self._batch, self._bytes = self._batch, m.Calls(self.run.id, False, [], []), 0
+            worker.send(batch)
+        if self.released and (refs := self._gone()):
+            worker.send(m.CallDrop(self.run.id, refs))
+
+    def _gone(self) -> list[m.CallRef]:
+        """The calls of which neither a Future nor a view is left."""
+        refs = []
+        while self.released:
+            state = self.released.popleft()
+            state.holds -= 1
+            if state.holds == 0 and self._states.pop(state.ref, None) is not None:
+                refs.append(state.ref)
+                for n in range(max(1, len(state.elements))):
+                    self._reads.pop((state.ref, n), None)
+        return refs
+
+    # ---- what the agent tells
+
+    def ends(self, message: m.CallEnds) -> None:
+        """Takes what became of calls. The lock is held."""
+        for e in message.ends:
+            self._seen += 1
+            if e.read:
+                self._read(e)
+                continue
+            state = self._states.get(e.ref)
+            if state is None:  # it was dropped
+                continue
+            if e.element:
+                state.elements.extend(e.outputs)
+            elif state.end is not None:
+                raise LinkError(f"a second end of call {e.ref.number} of run {message.run}")
+            else:
+                self._ended += 1
+                state.end, state.order = e, self._ended
+                for waiter in self._waiters:
+                    waiter.ended(state)
+
+    def _read(self, e: m.CallEnd) -> None:
+        if e.outputs:
+            self._reads[e.ref, e.outputs[0].ref.element] = e
+            return
+        for key, known in self._reads.items():  # an error does not say of which element
+            if key[0] == e.ref and known is None:
+                self._reads[key] = e
+
+    def go(self, message: m.CallGo) -> None:
+        """The run has its core again. The lock is held."""
+        if not self._waiting or message.wait != self._wait:
+            raise LinkError(f"run {message.run} may go on from its wait {message.wait}, and waits for the {self._wait}-th time")
+        self._waiting = False
+        if message.error is not None:
+            self._refusals.append(message.error)
+
+    def end(self) -> None:
+        """The run has ended. Results that it still views are treated as its inputs are."""
+        for ref in list(self._views.values()):
+            mapped = ref()
+            if mapped is not None:
+                self.run.maps.append(mapped)
+        self._views.clear()
+
+    # ---- waiting
+
+    def _block(self, done: Callable[[], bool], deadline: float | None, waiter: Waiter | None = None) -> bool:
+        """Waits until something is so, without a core. It is False when the time is up: the agent's answer comes later."""
+        worker, main = self._worker, self._worker.in_main()
+        with worker.lock:
+            self.flush()
+            worker.flush()
+            self._blocked += 1
+        try:
+            refusals, mine = len(self._refusals), [False]
+            while True:
+                with worker.lock:
+                    so = self._look(done, mine, refusals, waiter)
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if so or left is not None and left <= 0:
+                        return so
+                    if not main:
+                        worker.rest(left)
+                if main:
+                    worker.wait(None if left is None else int(left * 1000) + 1)
+        finally:
+            with worker.lock:
+                self._blocked -= 1
+
+    def _look(self, done: Callable[[], bool], mine: list[bool], refusals: int, waiter: Waiter | None) -> bool:
+        """Whether a thread need not wait any longer. It tells the agent of a wait when there is none. The lock is held."""
+        worker, run = self._worker, self.run
         if worker.current is not run:
-            raise RuntimeError(f"the result of {name}: the task that called it has ended")
-        value = worker.aside(lambda _: self._wait(run, number))
-        if value is None:
-            raise RuntimeError(f"the result of {name}: only the thread in which the task's function runs may wait for it")
-        if value.error is not None:
-            e = value.error
-            raise CallFailed(f"{name}: {e.message}", e.codes, e.stack)
-        return self._memory.load(run, value.data, want, {})
+            raise RuntimeError("wait: the task that called has ended")
+        worker.check(run)
+        while True:
+            finished = done()
+            if finished and (not mine[0] or not self._waiting or waiter is not None and waiter.at_once()):
+                return True
+            if len(self._refusals) > refusals:
+                raise RuntimeError(f"the task may not wait: {self._refusals[-1].message}")
+            if finished or self._waiting:
+                return False
+            self._waiting = mine[0] = True
+            self._wait += 1
+            wait = m.CallWait(run.id, self._wait, (), self._seen, 1)
+            if self._blocked == 1 and waiter is not None:
+                wait = wait._replace(n=max(waiter.need, 1))
+                if waiter.refs:
+                    wait = wait._replace(refs=waiter.refs, seen=0, n=waiter.first_need)
+            worker.send(wait)
+            worker.flush()
 
-    def _wait(self, run: Run, number: int) -> m.Returned:
-        worker = self._worker
-        worker.send(m.Await(run.id, number))
-        worker.flush()
-        while number not in self._answers:
-            worker.check(run)
-            worker.wait()
-        return self._answers.pop(number)
+    def _until(self, states: Sequence[State | None], k: int, fast: bool, deadline: float | None) -> Waiter:
+        """Waits until k calls have ended, with fast until one has failed; or until the time is up."""
+        with self._worker.lock:
+            waiter = Waiter(states, k, fast)
+            self._waiters.append(waiter)
+        try:
+            self._block(waiter.done, deadline, waiter)
+        finally:
+            self._waiters.remove(waiter)
+        return waiter
+
+    def result(self, state: State, timeout: float | None) -> Any:
+        """The value of a call, or its error."""
+        what = f"the result of {state.name}"
+        return self._mine(what, lambda: self._result(what, state, _deadline(timeout), timeout))
+
+    def _result(self, what: str, state: State, deadline: float | None, timeout: float | None) -> Any:
+        if state.put is not None:
+            return self._load(what, state, state.put, 0, deadline, timeout)
+        if self._until([state], 1, False, deadline).need > 0:
+            raise TimeoutError(f"{what}: it has not ended within {timeout:g} s")
+        self._failed(state)
+        if state.stream:
+            return [self._load(what, state, d, n, deadline, timeout) for n, d in enumerate(state.elements)]
+        if state.end is None or len(state.end.outputs) != 1:
+            raise LinkError(f"{what}: the agent told no output of it")
+        return self._load(what, state, state.end.outputs[0], 0, deadline, timeout)
+
+    def _failed(self, state: State) -> None:
+        e = None if state.end is None else state.end.error
+        if e is not None:
+            kind = CallCancelled if e.kind == m.CANCELLED else CallFailed
+            raise kind(f"{state.name}: {e.message}", e.codes, e.stack)
+
+    def element(self, state: State, n: int) -> tuple[Any] | None:
+        """Element n of a series, when it is there; None at its end."""
+        what = f"element {n} of {state.name}"
+
+        def take() -> tuple[Any] | None:
+            self._block(lambda: len(state.elements) > n or state.end is not None, None)
+            if len(state.elements) > n:
+                return (self._load(what, state, state.elements[n], n, None, None),)
+            self._failed(state)
+            return None
+
+        return self._mine(what, take)  # type: ignore[no-any-return]
+
+    def _ask(self, state: State, d: m.Desc, element: int) -> tuple[m.CallRef, int] | None:
+        """Has a dataset brought into memory, if it is not in the message."""
+        inside = d.place.kind == m.INLINE
+        key = (state.ref, element)
+        with self._worker.lock:
+            if not inside and key not in self._reads:
+                self.flush()
+                self._reads[key] = None
+                self._worker.send(m.CallRead(self.run.id, state.ref, 0, element))
+        return None if inside else key
+
+    def _load(self, what: str, state: State, d: m.Desc, element: int, deadline: float | None, timeout: float | None) -> Any:
+        """The value of a dataset of a call."""
+        key = self._ask(state, d, element)
+        if key is not None:
+            if not self._block(lambda: self._reads.get(key, LOST) is not None, deadline):
+                raise TimeoutError(f"{what}: it was not in memory within {timeout:g} s")
+            answer = self._reads.get(key) or LOST
+            if answer.error is not None:
+                with self._worker.lock:
+                    self._reads.pop(key, None)  # it may be asked for again
+                raise CallFailed(f"{what}: {answer.error.message}", answer.error.codes, answer.error.stack)
+            d = answer.outputs[0]
+        with self._making(what):
+            before = len(self.run.maps)
+            value = self._memory.load(self.run, d, state.want, {})
+            while len(self.run.maps) > before:
+                self._keep(state, self.run.maps.pop())
+        return value
+
+    def _keep(self, state: State, mapped: mmap.mmap) -> None:
+        """A result that is viewed in shared memory stays there: the call is not dropped before."""
+        views, released = self._views, self.released
+
+        def gone(ref: Any) -> None:
+            views.pop(id(ref), None)
+            released.append(state)
+
+        state.holds += 1
+        ref = weakref.ref(mapped, gone)
+        views[id(ref)] = ref
+
+    def look(self, state: State) -> bool:
+        """Whether a call has ended."""
+        if state.put is None and state.end is None:
+
+            def take() -> None:
+                with self._worker.lock:
+                    self.flush()
+                    self._worker.flush()
+
+            self._mine(f"whether {state.name} is done", take)
+        return state.put is not None or state.end is not None
+
+    def cancel(self, state: State, why: str) -> None:
+        """Ends a call with all that it has called."""
+
+        def tell() -> None:
+            if state.put is None and state.end is None:
+                with self._worker.lock:
+                    self.flush()
+                    self._worker.send(m.CallDrop(self.run.id, [state.ref], True, why or "its caller has cancelled it"))
+
+        self._mine(f"cancel {state.name}", tell)
+
+    def wait(self, futures: Sequence[Future], k: int, timeout: float | None) -> tuple[list[Future], list[Future]]:
+        """The k futures that have ended first, and the others."""
+        for f in futures:
+            if isinstance(f, Called) and f.calls is not self:
+                raise ValueError("wait: a future is of another task")
+        k = min(k, len(futures))
+        states = [call_of(f) for f in futures]
+        if sum(s is None or s.end is not None for s in states) < k:
+            self._mine("wait", lambda: self._until(states, k, False, _deadline(timeout)))
+        with self._worker.lock:
+            ready = sorted((0 if s is None else s.order, i) for i, s in enumerate(states) if s is None or s.end is not None)[:k]
+        chosen = {i for _, i in ready}
+        return [futures[i] for _, i in ready], [f for i, f in enumerate(futures) if i not in chosen]
+
+    def as_completed(self, futures: Sequence[Future], timeout: float | None) -> Iterator[Future]:
+        """The futures as they end."""
+        deadline = _deadline(timeout)
+        with self._worker.lock:
+            some = Collector(futures)
+            self._waiters.append(some)
+        try:
+            for n in range(len(futures)):
+                if not some.ready and not self._mine("wait", lambda: self._block(lambda: bool(some.ready), deadline)):
+                    raise TimeoutError(f"{len(futures) - n} of {len(futures)} calls have not ended within {timeout:g} s")
+                yield some.ready.popleft()
+        finally:
+            with self._worker.lock:
+                self._waiters.remove(some)
+
+    def get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
+        """The values of all, or the first error at once."""
+        return self._mine("get", lambda: self._get(futures, timeout))  # type: ignore[no-any-return]
+
+    def _get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
+        deadline = _deadline(timeout)
+        waiter = self._until([call_of(f) for f in futures], len(futures), True, deadline)
+        if waiter.failed is not None:
+            self._failed(waiter.failed)
+        if waiter.need > 0:
+            raise TimeoutError(f"get: {waiter.need} of {len(futures)} calls have not ended within {timeout:g} s")
+        for f in futures:  # they come into memory together
+            if isinstance(f, Called) and not f.state.stream:
+                d = f.state.put or (f.state.end and f.state.end.outputs[0])
+                if d is not None:
+                    self._ask(f.state, d, 0)
+        return [f.result(None if deadline is None else max(0.0, deadline - time.monotonic())) for f in futures]
 
 
-def _has_it(name: str) -> Any:
-    raise RuntimeError(f"input {name} is an input of the task, which has it as a value")
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout

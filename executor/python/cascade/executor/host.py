@@ -38,6 +38,15 @@ class Host(Protocol):
     def wait(self, timeout: int | None = None) -> bool:
         """Waits for messages, and takes them; for the main thread."""
 
+    def in_main(self) -> bool:
+        """Whether the caller is the thread in which the task's function runs."""
+
+    def rest(self, seconds: float | None) -> None:
+        """Waits for messages in another thread, which has the lock."""
+
+    def soon(self) -> None:
+        """Has the helper send the calls that were made."""
+
     def check(self, run: Run) -> None:
         """Raises Stopped when a run must not go on."""
 

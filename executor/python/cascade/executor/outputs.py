@@ -6,6 +6,7 @@ import hashlib
 import math
 import mmap
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,7 @@ class Memory:
         self.standing: Region | None = None
         self.return_wanted = False  # the agent asks for the standing lease
         self._token = 0
+        self.making = threading.RLock()  # held while a value is stored or loaded: threads of a task do it too
         self.aside = Aside()
 
     # ---- the call
@@ -282,7 +284,8 @@ class Memory:
             private = output in run.private
             encoded = None if private else encode(value)
             most = run.kind.m.hash_max if run.kind.m.hash_max == ALL else min(run.kind.m.hash_max, HASHED)
-            stored = None if encoded is None else self.place(run, encoded, declared.file, most)
+            with self.making:
+                stored = None if encoded is None else self.place(run, encoded, declared.file, most)
             if private or output in run.live:
                 self._leave(run, output, value)
         except TypeMismatch as e:

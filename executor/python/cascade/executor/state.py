@@ -372,3 +372,20 @@ def _set_defaults(kept: Any) -> None:
         tempfile.tempdir = kept[1]
     if processes is not None:
         processes._default_context.set_start_method(kept[2], force=True)
+
+
+def setenv(env: Sequence[str]) -> dict[str, str | None]:
+    """Sets variables of this process for a member of a gang; it returns what they were."""
+    before = {}
+    for entry in env:
+        name, _, value = entry.partition("=")
+        before[name] = os.environ.get(name)
+        os.environ[name] = value
+    return before
+
+
+def limit_threads(cpu: int) -> None:
+    """Libraries that are loaded later use as many threads as the first task was granted cores."""
+    cores = str(max(1, (cpu + 999) // 1000))
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
+        os.environ.setdefault(name, cores)

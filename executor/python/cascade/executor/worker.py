@@ -27,7 +27,7 @@ from ..wire import codec, columns
 from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.pipes import PipeLink
-from .calls import Calls
+from .calls import NOT_HERE, Calls
 from .code import Code
 from .leftover import Leftover
 from .logs import Logs
@@ -35,7 +35,7 @@ from .memory import ControlPage, PrivateMemory
 from .outcome import failure
 from .outputs import Memory
 from .queue import LiveValue, PreparedKind, Queue, Run, Stopped
-from .state import State
+from .state import State, limit_threads, setenv
 
 MAX_HEAD = 512 << 20  # of a message from the agent
 REPORT_AGE = 200_000  # ns that a finished run waits for others to join its report
@@ -61,6 +61,8 @@ class Worker:
         With debug functions run under pdb, on a terminal.
         """
         self.lock = threading.RLock()
+        self._news = threading.Condition(self.lock)  # something was taken: for threads of the task's
+        self._resting = 0  # how many wait for it
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
         self.segments: dict[int, str] = {}
@@ -73,7 +75,7 @@ class Worker:
         self.welcome = m.Welcome()
         self.control: ControlPage | None = None
         self.memory = Memory(self)
-        self.calls = Calls(self, self.memory)
+        self.calls: Calls | None = None  # of the current run
         self.logs = Logs(self._log, words)
         self._private = PrivateMemory()
         self._leftover = Leftover(self._private.read)
@@ -123,6 +125,10 @@ class Worker:
                     self._handle(decoded)
             if self.link.closed_by_peer is not None:
                 self.over = True
+            if some and self._resting:
+                self._news.notify_all()
+            if some and not self.in_main():
+                os.eventfd_write(self._wake_main, 1)
             return some
 
     def _handle(self, message: Any) -> None:
@@ -136,7 +142,7 @@ class Worker:
                 else:
                     if not self._bounded:
                         self._bounded = True
-                        _limit_threads(message.resources.cpu)
+                        limit_threads(message.resources.cpu)
                         self._state.adopt({})
                     self.kinds[message.id] = PreparedKind(message)
             case m.Segment():
@@ -151,9 +157,10 @@ class Worker:
                     self.memory.return_wanted = True
             case m.Cancel():
                 self._cancel(message)
-            case m.Returned():
-                if self.current is not None and self.current.id == message.run:
-                    self.calls.returned(message)
+            case m.CallEnds() | m.CallGo():
+                calls = self.calls
+                if calls is not None and calls.run.id == message.run:
+                    calls.ends(message) if isinstance(message, m.CallEnds) else calls.go(message)
             case m.Credit():
                 to = self._find(message.run)
                 if to is not None:
@@ -287,6 +294,10 @@ class Worker:
 
     def wait(self, timeout: int | None = None) -> bool:
         """Waits for messages, timeout ms at most, and takes them; for the main thread."""
+        if not self.in_main():
+            with self.lock:
+                self.rest(0.05)  # what it waits for may have been taken just now
+            return True
         ready = self._poll.poll(timeout)
         for fd, _ in ready:
             if fd == self._wake_main:
@@ -318,7 +329,7 @@ class Worker:
         if self._unseen and (first or run.kind.m.job != self._job):
             self._restore()
         self._job = run.kind.m.job
-        self._given = _setenv(run.env) if run.env else {}
+        self._given = setenv(run.env) if run.env else {}
         self._context = self._state.context()
         try:
             self.memory.perform(run, outputs, counts)
@@ -355,11 +366,16 @@ class Worker:
         if run.inputs:
             with self.lock:
                 done = self.queue.forget(run)
-        if run.maps or run.rooms or done:
-            run.copied += memory.release(run, done)
+        with memory.making:
+            if self.calls is not None:
+                self.calls.end()
+            if run.maps or run.rooms or done:
+                run.copied += memory.release(run, done)
         with self.lock:
             self.current = None
-            self.calls.forget()  # with it: an answer that comes later is of no run
+            self.calls = None  # with it: what is told later is of no run
+            if self._resting:
+                self._news.notify_all()
             now = time.perf_counter_ns()
             took = now - run.began
             run.kind.quick = took < QUICK
@@ -432,20 +448,36 @@ class Worker:
 
     def empty(self, size: int) -> Any:
         """Room for an output in the store; None when it is too small to be worth it."""
-        return self.aside(lambda run: self.memory.room(run, size))
+        with self.memory.making:
+            return self.aside(lambda run: self.memory.room(run, size))
 
-    def make_call(self, name: str, arguments: dict[str, Any]) -> context.Future:
-        """Has a function run as a task of its own."""
-        return self._own(f"call {name}", self.aside(lambda run: self.calls.make(run, name, arguments)))
+    def own_calls(self, what: str, fresh: bool = False) -> Calls:
+        """The calls of the task that runs. Another thread has them in a strand, or (fresh) to begin one."""
+        strand = context._strand.get()
+        if not self.in_main() and strand is not None:
+            return strand.calls  # type: ignore[no-any-return]
+        with self.lock:
+            if self.current is None or not (fresh or self.in_main()):
+                raise RuntimeError(NOT_HERE.format(what))
+            if self.calls is None:
+                self.calls = Calls(self, self.memory, self.current)
+            return self.calls
 
-    def input_future(self, name: str) -> context.Future:
-        """An input of the task that runs."""
-        return self._own(f"input {name} as a future", self.aside(lambda run: self.calls.input(run, name)))
+    def in_main(self) -> bool:
+        """Whether the caller is the main thread."""
+        return threading.get_ident() == self._main
 
-    def _own(self, what: str, made: context.Future | None) -> context.Future:
-        if made is None:
-            raise RuntimeError(f"{what}: only the thread in which the task's function runs can do that")
-        return made
+    def rest(self, seconds: float | None) -> None:
+        """Waits for messages in another thread, which has the lock."""
+        self._resting += 1
+        try:
+            self._news.wait(seconds)
+        finally:
+            self._resting -= 1
+
+    def soon(self) -> None:
+        """Has the helper send the calls that were made, if the main thread goes on with something else."""
+        os.eventfd_write(self._wake_helper, 1)
 
     def aside(self, do: Callable[[Run], Any]) -> Any:
         """Does something for the task's function, which is not interrupted meanwhile; None in threads of its own."""
@@ -491,6 +523,11 @@ class Worker:
     def _look(self, run: Run, now: int, asleep: Any, awake: Any) -> tuple[Any, int]:
         """Looks after a run that is at work; it returns for what to wait next, and how long."""
         age = now - run.began
+        calls = self.calls
+        if calls is not None:
+            with self.lock:
+                if self.calls is calls:
+                    calls.flush()
         if age < STARTED_AFTER or run.began == 0:
             return asleep, 2
         with self.lock:
@@ -500,11 +537,11 @@ class Worker:
                 run.told = True
                 self._add(m.ReportItem(m.STARTED, run.id, run.start))
             self._flush_items()
-            if self.pump():
-                os.eventfd_write(self._wake_main, 1)
+            self.pump()
             if run.deadline and now > run.deadline and run.stopped is None:
                 run.stopped = Stopped(m.TIMEOUT, f"it ran longer than its timeout of {run.kind.m.timeout / 1e9:g} s")
                 os.eventfd_write(self._wake_main, 1)
+                self._news.notify_all()
             stop = (run.stopped is not None or self.over) and now - run.interrupted > INTERRUPT_EVERY and not self._cleans_up()
             if stop:
                 run.interrupted = now
@@ -549,22 +586,5 @@ def _poll(*fds: int) -> Any:
     return poll
 
 
-def _setenv(env: Sequence[str]) -> dict[str, str | None]:
-    """Sets variables of this process for a member of a gang; it returns what they were."""
-    before = {}
-    for entry in env:
-        name, _, value = entry.partition("=")
-        before[name] = os.environ.get(name)
-        os.environ[name] = value
-    return before
-
-
 def _clip(text: str) -> str:
     return text if len(text) <= 16 << 10 else text[: 16 << 10] + " [...]"
-
-
-def _limit_threads(cpu: int) -> None:
-    """Libraries that are loaded later use as many threads as the first task was granted cores."""
-    cores = str(max(1, (cpu + 999) // 1000))
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"):
-        os.environ.setdefault(name, cores)

@@ -22,7 +22,7 @@ NUMBERS: dict[type, int] = {
     m.Locate: 17, m.Located: 18, m.Fetch: 20, m.Chunk: 21,
     m.Hello: 50, m.Welcome: 51, m.Kind: 52, m.Dispatch: 53, m.Reclaim: 54, m.Reclaimed: 55, m.Cancel: 56, m.Credit: 57,
     m.Segment: 58, m.LeaseReq: 59, m.Lease: 60, m.Report: 61, m.Stop: 62,
-    m.Call: 63, m.Await: 64, m.Returned: 65, m.Log: 128,
+    m.Calls: 90, m.CallEnds: 91, m.CallRead: 92, m.CallWait: 93, m.CallGo: 94, m.CallDrop: 95, m.Log: 128,
 }  # fmt: skip
 _CLASSES = {number: cls for cls, number in NUMBERS.items()}
 
@@ -36,9 +36,16 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     m.Dispatch: ((0, m.Run, True),),
     m.ReportItem: ((3, m.Desc, True), (4, m.StreamEnd, True), (5, m.Usage, False), (6, m.TaskError, False), (7, m.Lease, False)),
     m.Report: ((0, m.ReportItem, True),),
-    m.CallIn: ((3, m.Desc, False),),
-    m.Call: ((4, m.CallIn, True), (6, m.Resources, False)),
-    m.Returned: ((2, m.Desc, False), (3, m.TaskError, False)),
+    m.CallKind: ((3, m.KindIn, True), (4, m.KindOut, True), (5, m.Resources, False)),
+    m.CallInput: ((2, m.CallRef, False), (7, m.Desc, False)),
+    m.CallItem: ((0, m.CallRef, False), (4, m.CallInput, True)),
+    m.Calls: ((2, m.CallKind, True), (3, m.CallItem, True)),
+    m.CallEnd: ((0, m.CallRef, False), (1, m.Desc, True), (2, m.TaskError, False), (5, m.StreamEnd, True)),
+    m.CallEnds: ((1, m.CallEnd, True),),
+    m.CallRead: ((1, m.CallRef, False),),
+    m.CallWait: ((2, m.CallRef, True),),
+    m.CallGo: ((2, m.TaskError, False),),
+    m.CallDrop: ((1, m.CallRef, True),),
     m.Progress: ((6, m.GroupCounts, True), (7, m.TaskError, False), (17, m.LocatedData, True)),
     m.LocatedData: ((1, m.Desc, False),),
     m.Located: ((1, m.LocatedData, True),),

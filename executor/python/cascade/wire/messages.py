@@ -14,6 +14,8 @@ NOWHERE, INLINE, SEGMENT, DISK, LIVE, AGENT = range(6)
 STARTED, PUBLISHED, FINISHED, FAILED, LEASE_RETURN, HELD, RESUMED, STEPS, BLOCK = range(1, 10)
 # How an output is generated.
 SINGLE, FIXED, OPEN = range(3)
+# What an input of a call reads.
+FROM_VALUE, FROM_CALL, FROM_INPUT = range(3)
 
 
 class Ref(NamedTuple):
@@ -302,41 +304,113 @@ class Stop(NamedTuple):
     why: str = ""
 
 
-class CallIn(NamedTuple):
+class CallRef(NamedTuple):
+    """Names a call, or a value that was put, of one run."""
+
+    strand: int = 0
+    number: int = 0
+
+
+class CallKind(NamedTuple):
+    """What calls of one function share."""
+
+    id: int = 0
+    function: str = ""
+    environment: str = ""
+    inputs: Sequence[KindIn] = ()
+    outputs: Sequence[KindOut] = ()
+    resources: Resources = Resources()
+    retries: int = 0
+    retry_on: Sequence[str] = ()
+    timeout: int = 0
+    priority: int = 0
+    here: bool = False
+
+
+class CallInput(NamedTuple):
     """An input of a call: a value, what an earlier call returns, or an input of the caller."""
 
+    port: int = 0
+    source: int = FROM_VALUE
+    ref: CallRef = CallRef()
+    output: int = 0
+    element: int = 0
+    input: int = 0
+    item: int = 0
+    data: Desc = Desc()
+
+
+class CallItem(NamedTuple):
+    """A call, or (kind 0) a value that is put."""
+
+    ref: CallRef = CallRef()
+    kind: int = 0
     name: str = ""
-    call: int = 0  # 1 + the number of that call
-    input: int = 0  # 1 + the place of that input
-    data: Desc = Desc()
-
-
-class Call(NamedTuple):
-    """A run calls a function as a task of its own."""
-
-    run: int = 0
-    number: int = 0
-    function: str = ""
     with_: bytes = b""
-    inputs: Sequence[CallIn] = ()
-    output: str = ""
-    resources: Resources = Resources()
+    inputs: Sequence[CallInput] = ()
 
 
-class Await(NamedTuple):
-    """Asks for what a call returns."""
+class Calls(NamedTuple):
+    """A run makes tasks, and puts values."""
 
     run: int = 0
-    number: int = 0
+    once: bool = False
+    kinds: Sequence[CallKind] = ()
+    items: Sequence[CallItem] = ()
 
 
-class Returned(NamedTuple):
-    """Answers Await."""
+class CallEnd(NamedTuple):
+    """The end of a call, an element of its stream, or the answer to CallRead."""
 
-    run: int = 0
-    number: int = 0
-    data: Desc = Desc()
+    ref: CallRef = CallRef()
+    outputs: Sequence[Desc] = ()
     error: TaskError | None = None
+    element: bool = False
+    read: bool = False
+    counts: Sequence[StreamEnd] = ()
+
+
+class CallEnds(NamedTuple):
+    """Tells a run what became of its calls, in order."""
+
+    run: int = 0
+    ends: Sequence[CallEnd] = ()
+
+
+class CallRead(NamedTuple):
+    """Asks for a dataset to be in memory."""
+
+    run: int = 0
+    ref: CallRef = CallRef()
+    output: int = 0
+    element: int = 0
+
+
+class CallWait(NamedTuple):
+    """A run waits until n of some calls have ended; without refs, for n more items than it has seen."""
+
+    run: int = 0
+    wait: int = 0
+    refs: Sequence[CallRef] = ()
+    seen: int = 0
+    n: int = 0
+
+
+class CallGo(NamedTuple):
+    """Ends a wait: the run has its cpu again, or may not wait."""
+
+    run: int = 0
+    wait: int = 0
+    error: TaskError | None = None
+
+
+class CallDrop(NamedTuple):
+    """Results that a run needs no more; with cancel the calls end."""
+
+    run: int = 0
+    refs: Sequence[CallRef] = ()
+    cancel: bool = False
+    why: str = ""
 
 
 class Log(NamedTuple):

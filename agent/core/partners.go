@@ -69,8 +69,36 @@ func (c *Core) shunned() (all []string) {
 
 // say tells an agent something of a call, as soon as there is a link.
 func (c *Core) say(n *neighbour, m comms.Message) {
+	n.kept++
 	n.outbox = append(n.outbox, m)
-	c.sayAll(n)
+	if !n.says {
+		n.says = true
+		c.saying = append(c.saying, n)
+	}
+}
+
+// mostItems is how many happenings one report has at most.
+const mostItems = 1000
+
+// report tells the owner of hosted tasks what happened, together with what waits to be told.
+func (c *Core) report(n *neighbour, it comms.GrantItem) {
+	if k := len(n.outbox); k > 0 {
+		if m, ok := n.outbox[k-1].(*comms.GrantReport); ok && len(m.Items) < mostItems {
+			n.kept++
+			m.Items = append(m.Items, it)
+			return
+		}
+	}
+	c.say(n, &comms.GrantReport{Items: []comms.GrantItem{it}})
+}
+
+// tellPartners sends what was said in this step.
+func (c *Core) tellPartners() {
+	for _, n := range c.saying {
+		n.says = false
+		c.sayAll(n)
+	}
+	c.saying = c.saying[:0]
 }
 
 func (c *Core) sayAll(n *neighbour) {
@@ -78,10 +106,15 @@ func (c *Core) sayAll(n *neighbour) {
 		m := n.outbox[0]
 		n.outbox[0] = nil
 		n.outbox = n.outbox[1:]
-		if f, ok := m.(*comms.Forward); ok {
-			c.away[f.Call].row().out.sent = true
+		if g, ok := m.(*comms.Grant); ok {
+			for i := range g.Tasks {
+				c.away[g.Tasks[i].Grant].row().out.sent = true
+			}
 		}
 		c.emit(ToPeer{n.name, m})
+	}
+	if len(n.outbox) == 0 {
+		n.kept = 0
 	}
 }
 
@@ -108,7 +141,7 @@ func (c *Core) callsDown(n *neighbour, over bool) {
 // are at home again, those that came from there have no owner.
 func (c *Core) callsOver(n *neighbour) {
 	n.outbox = slices.DeleteFunc(n.outbox, func(m comms.Message) bool {
-		_, first := m.(*comms.Forward)
+		_, first := m.(*comms.Grant)
 		return !first
 	})
 	for _, at := range c.callsAt(n) {
@@ -117,8 +150,8 @@ func (c *Core) callsOver(n *neighbour) {
 			c.takeHome(at)
 		}
 	}
-	for _, j := range c.guestsOf(n) {
-		c.endGuest(j)
+	for _, at := range c.hostedOf(n) {
+		c.endHosted(at)
 	}
 }
 
@@ -139,10 +172,10 @@ func (c *Core) giveUpUnreached() {
 			}
 			due = n.missed.Add(guestPatience * c.cfg.Patience)
 		}
-		left := c.guestsOf(n)
+		left := slices.DeleteFunc(c.hostedOf(n), func(at rowRef) bool { return at.row().left() })
 		if !due.After(c.now) {
-			for _, j := range left {
-				c.sendBack(j, "its owner, agent "+n.name+", could not be reached")
+			for _, at := range left {
+				c.sendBack(at, "its owner, agent "+n.name+", could not be reached")
 			}
 			left = nil
 		}
@@ -153,16 +186,6 @@ func (c *Core) giveUpUnreached() {
 		c.wakeAt(due)
 		c.unreached = append(c.unreached, n)
 	}
-}
-
-// guestsOf lists the calls of an agent that go on here.
-func (c *Core) guestsOf(n *neighbour) (all []*job) {
-	for _, j := range c.guests {
-		if j.call.guest.owner == n && !j.dropped {
-			all = append(all, j)
-		}
-	}
-	return all
 }
 
 // partUnused ends acquaintances over which no call has gone for some time.

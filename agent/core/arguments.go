@@ -1,0 +1,217 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/shm/ledger"
+)
+
+// An argument of a call is a value, an output of another call, or an input of the parent.
+// Bytes in shared memory that are another dataset's, too, are lent: each argument has a part
+// in one reference to them, which holds whatever becomes of that dataset in its job.
+
+// putValue keeps a value that a run has put.
+func (c *Core) putValue(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128) error {
+	if len(m.Inputs) != 1 || m.Inputs[0].From != comms.FromValue {
+		return fmt.Errorf("value %v has %d inputs, and is made of one that is its value", m.Ref, len(m.Inputs))
+	}
+	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, sum: sum, value: true})
+	d := m.Inputs[0].Data
+	d.Ref, d.Attempt = comms.DatasetRef{Task: at.task}, 1
+	if _, err := c.ownValue(r, at.job, d); err != nil {
+		return fmt.Errorf("value %v: %w", m.Ref, err)
+	}
+	by.calls.set(m.Ref, at)
+	return nil
+}
+
+// ownValue makes a value that a run sent, or sealed into a lease of its, a dataset of a job.
+func (c *Core) ownValue(r *run, j *job, d comms.Desc) (*dataset, error) {
+	data := &dataset{desc: d, refs: j.rowRefs(d.Ref)}
+	switch d.Place.Kind {
+	case comms.PlaceInline:
+		data.desc.Place.Bytes = slices.Clone(d.Place.Bytes)
+		j.data[d.Ref] = data
+	case comms.PlaceSegment:
+		data.sealed, j.data[d.Ref] = true, data
+		if err := c.seal(r.ex, j.key(data), d); err != nil {
+			delete(j.data, d.Ref)
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("it lies at a place of kind %d", d.Place.Kind)
+	}
+	return data, nil
+}
+
+// callArgument finds one input of a call.
+func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.CallInput) error {
+	w := at.row()
+	a := &w.args[i]
+	a.port = in.Port
+	switch ins := w.shape.group.Inputs; {
+	case int(in.Port) >= len(ins):
+		return fmt.Errorf("input %d of %d", in.Port, len(ins))
+	case !ins[in.Port].List && slices.ContainsFunc(w.args[:i], func(o argument) bool { return o.port == in.Port }):
+		return fmt.Errorf("two datasets for input %s, which is no list", ins[in.Port].Name)
+	}
+	switch in.From {
+	case comms.FromCall:
+		c.readCall(by, at, i, in)
+		return nil
+	case comms.FromInput:
+		return c.passInput(r, at, i, in)
+	}
+	d := in.Data
+	d.Ref, d.Attempt = argRef(at.task, i), 1
+	if d.Place.Kind == comms.PlaceInline {
+		d.Place.Bytes = slices.Clone(d.Place.Bytes)
+		a.desc, a.there = d, true
+		return nil
+	}
+	data, err := c.ownValue(r, at.job, d)
+	if err != nil {
+		return fmt.Errorf("the value for input %s: %w", w.shape.group.Inputs[in.Port].Name, err)
+	}
+	a.data, a.there = data, true
+	return nil
+}
+
+// readCall makes what another call of the same caller returns an argument.
+func (c *Core) readCall(by *caller, at rowRef, i int, in *comms.CallInput) {
+	other, _ := by.calls.get(in.Ref)
+	to := reader{at, i, in.Output, in.Element}
+	ref := comms.DatasetRef{Task: other.task, Output: in.Output, Element: in.Element}
+	if other.job.at(other.task).state.over() && !slices.Contains(c.rowsEnded, other) || other.job.data[ref] != nil {
+		c.passOn(other, to)
+		return
+	}
+	w := other.row()
+	w.readers = append(w.readers, to)
+}
+
+// passInput makes an input of the caller an argument. A reference holds its bytes, whatever
+// becomes of the dataset in its job: a new epoch may free it there while the run still reads it.
+func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
+	j := r.job
+	var ref comms.DatasetRef
+	if j.dyn != nil {
+		w := j.dyn.rows.at(r.task)
+		n := in.Item
+		k := slices.IndexFunc(w.args, func(a argument) bool {
+			if a.port != in.Input {
+				return false
+			}
+			n--
+			return n+1 == 0
+		})
+		if k < 0 {
+			return fmt.Errorf("it passes its input %d[%d], which it does not have", in.Input, in.Item)
+		}
+		if a := &w.args[k]; a.data == nil {
+			to := &at.row().args[i]
+			to.desc, to.there = a.desc, true
+			return nil
+		}
+		ref = argRef(r.task, k)
+	} else {
+		refs, err := j.inputRefs(r.task, in.Input)
+		if err != nil || int(in.Item) >= len(refs) {
+			return fmt.Errorf("it passes its input %d[%d], which it does not have", in.Input, in.Item)
+		}
+		ref = refs[in.Item]
+	}
+	if d := j.data[ref]; d != nil {
+		c.giveArg(at, i, j, d)
+		return nil
+	}
+	d := in.Data
+	d.Ref = ref
+	if key := Key(j.id, &d); d.Attempt > 0 && d.Place.Kind != comms.PlaceInline && (c.loans[key] != nil || c.led.Ref(key, 1) == nil) {
+		if c.loans[key] == nil {
+			c.loans[key] = &loan{key: key, desc: d, job: j.id, life: j.life}
+		}
+		c.giveLoan(at, i, c.loans[key])
+		return nil
+	}
+	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("input %d of its caller is gone: it is recomputed when the caller runs again", in.Input)},
+		comms.Cause{Kind: comms.CauseDataset, Ref: ref}, true)
+	return nil
+}
+
+// inputRefs lists the datasets of one input of a task of a graph.
+func (j *job) inputRefs(t taskIndex, input uint32) (refs []comms.DatasetRef, err error) {
+	ins, err := j.inputs(t)
+	if err != nil || int(input) >= len(ins) {
+		return nil, err
+	}
+	for _, s := range ins[input].Sources {
+		if s.Kind == dag.SourceWhole || s.Kind == dag.SourceElement {
+			refs = append(refs, comms.DatasetRef{Task: s.Task, Output: s.Output, Element: s.Element})
+		} else {
+			refs = append(refs, j.expand(s)...)
+		}
+	}
+	return refs, nil
+}
+
+// loan is a reference to a dataset in memory that arguments hold, whatever becomes of the
+// dataset in the job that it is of.
+type loan struct {
+	key  ledger.Key
+	desc comms.Desc  // as its job names it
+	job  comms.JobID // of that
+	life uint64
+	n    int  // arguments
+	lost bool // its bytes are gone
+}
+
+// lend makes a dataset of one job, which lies in memory, one of another job, too.
+func (c *Core) lend(from *job, d *dataset, to *job, ref comms.DatasetRef) *dataset {
+	key := from.key(d)
+	l := c.loans[key]
+	if l == nil {
+		c.must(c.led.Ref(key, 1))
+		l = &loan{key: key, desc: d.desc, job: from.id, life: from.life}
+		c.loans[key] = l
+	}
+	l.n++
+	lent := &dataset{desc: d.desc, sealed: true, refs: 1, lent: l}
+	lent.desc.Ref = ref
+	to.data[ref] = lent
+	return lent
+}
+
+// giveLoan makes a dataset that is in memory for other arguments already one of a row.
+func (c *Core) giveLoan(to rowRef, arg int, l *loan) {
+	l.n++
+	a := &to.row().args[arg]
+	a.there = true
+	a.data = &dataset{desc: l.desc, sealed: true, refs: 1, lent: l}
+	a.data.desc.Ref = argRef(to.task, arg)
+	to.job.data[a.data.desc.Ref] = a.data
+}
+
+// endLoan ends one argument's part in a loan.
+func (c *Core) endLoan(l *loan) {
+	if l.n--; l.n > 0 {
+		return
+	}
+	delete(c.loans, l.key)
+	if !l.lost {
+		c.must(c.led.Unref(l.key, 1))
+		c.effects()
+	}
+	j, d := c.dataset(l.key)
+	if d == nil {
+		c.endOfferOf(l.job, &l.desc)
+	}
+	if d != nil && j.hosted() != nil && d.desc.Ref.Output < argBase {
+		c.endCopy(rowRef{j, d.desc.Ref.Task})
+	}
+}

@@ -1,0 +1,176 @@
+"""Futures of calls, and what is known of the calls behind them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..context import Future, places
+from ..values import hints_of
+from ..wire import messages as m
+from .functions import resolve
+
+MOST_REFS = 16  # calls that a wait names
+
+
+class Signature(NamedTuple):
+    """What a caller has to know of a function."""
+
+    names: Sequence[str]  # of the parameters that can be given by place
+    stream: bool  # it yields
+    want: Any  # annotation of what it returns or yields
+
+
+@functools.lru_cache(maxsize=256)
+def signature_of(name: str) -> Signature:
+    """The signature of a function by its name."""
+    function = resolve(name)
+    stream = inspect.isgeneratorfunction(inspect.unwrap(function))
+    want = hints_of(function).get("return")
+    if stream:
+        want = next(iter(typing.get_args(want)), None)
+    try:
+        names = places(function)
+    except (TypeError, ValueError):  # of a builtin
+        names = []
+    return Signature(names, stream, want)
+
+
+class State:
+    """A call, or a value that was put."""
+
+    __slots__ = ("elements", "end", "holds", "name", "order", "put", "ref", "stream", "want")
+
+    def __init__(self, ref: m.CallRef, name: str, want: Any = None, stream: bool = False, put: m.Desc | None = None) -> None:
+        self.ref, self.name, self.want, self.stream, self.put = ref, name, want, stream, put
+        self.end: m.CallEnd | None = None
+        self.order = 0  # it is the order-th that ended
+        self.elements: list[m.Desc] = []
+        self.holds = 1  # the Future, and the views of shared memory
+
+
+class Owner(Protocol):
+    """The calls of a run, as their futures use them."""
+
+    released: deque[State]  # of futures that are gone
+
+    def result(self, state: State, timeout: float | None) -> Any: ...
+
+    def element(self, state: State, n: int) -> tuple[Any] | None: ...
+
+    def look(self, state: State) -> bool: ...
+
+    def cancel(self, state: State, why: str) -> None: ...
+
+
+class Called(Future):
+    """A Future of a run."""
+
+    def __init__(self, calls: Owner, state: State) -> None:
+        super().__init__()
+        self.calls, self.state = calls, state
+        self._known = False
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The value; see Future."""
+        if not self._known:
+            self._value = self.calls.result(self.state, timeout)
+            self._known = True
+        return self._value
+
+    def done(self) -> bool:
+        """Whether the call has ended; see Future."""
+        return self.calls.look(self.state)
+
+    def cancel(self, why: str = "") -> None:
+        """Ends the call; see Future."""
+        self.calls.cancel(self.state, why)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The elements of a series; see Future."""
+        if not self.state.stream:
+            raise TypeError(f"{self.state.name} does not yield: it has one result")
+        n = 0
+        while (one := self.calls.element(self.state, n)) is not None:
+            yield one[0]
+            n += 1
+
+    def __del__(self) -> None:
+        """The agent is told with the next message; this may be in any thread, at any time."""
+        self.calls.released.append(self.state)
+
+
+class InputFuture(Future):
+    """An input of a run, to be passed on."""
+
+    def __init__(self, calls: Owner, name: str, index: int, given: m.Desc) -> None:
+        super().__init__()
+        self.calls, self.name, self.index, self.given = calls, name, index, given
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Is refused."""
+        raise RuntimeError(f"input {self.name} is an input of the task, which has it as a value")
+
+
+class Waiter:
+    """Counts calls until enough have ended."""
+
+    def __init__(self, states: Sequence[State | None], k: int, fast: bool) -> None:
+        """k are to end, None has; with fast the first that fails is enough. The lock is held."""
+        self.left: dict[m.CallRef, int] = {}
+        self.need, self.fast = k, fast
+        self.failed: State | None = None
+        for state in states:
+            if state is not None and state.end is None:
+                self.left[state.ref] = self.left.get(state.ref, 0) + 1
+            else:
+                self.need -= 1
+                if state is not None and state.end is not None and state.end.error is not None:
+                    self.failed = self.failed or state
+        once = len(self.left) <= MOST_REFS and all(n == 1 for n in self.left.values())
+        self.refs = list(self.left) if once else []
+        self.first_need = self.need
+
+    def ended(self, state: State) -> None:
+        """A call has ended."""
+        places = self.left.pop(state.ref, 0)
+        self.need -= places
+        if places and state.end is not None and state.end.error is not None:
+            self.failed = self.failed or state
+
+    def done(self) -> bool:
+        """Whether enough have ended."""
+        return self.need <= 0 or self.at_once()
+
+    def at_once(self) -> bool:
+        """Whether the run goes on without waiting for its core: it will fail."""
+        return self.fast and self.failed is not None
+
+
+class Collector:
+    """Futures as they end."""
+
+    def __init__(self, futures: Sequence[Future]) -> None:
+        """The lock is held."""
+        self.left: dict[m.CallRef, list[Future]] = {}
+        ended: list[tuple[int, int, Future]] = []
+        for i, f in enumerate(futures):
+            state = call_of(f)
+            if state is not None and state.end is None:
+                self.left.setdefault(state.ref, []).append(f)
+            else:
+                ended.append((0 if state is None else state.order, i, f))
+        self.ready = deque(f for _, _, f in sorted(ended))
+
+    def ended(self, state: State) -> None:
+        """A call has ended."""
+        self.ready.extend(self.left.pop(state.ref, ()))
+
+
+def call_of(f: Future) -> State | None:
+    """The call that is to end; None for what has its value."""
+    return f.state if isinstance(f, Called) and f.state.put is None else None
