@@ -42,8 +42,8 @@ func (r *run) callArgument(typ reflect.Type, arg any) (in comms.CallInput, err e
 		switch {
 		case f.input != nil && f.input.run == r:
 			return r.inputArgument(f.input)
-		case f.input == nil && f.call == nil:
-			arg = f.value
+		case f.known != nil:
+			arg = f.known.value
 		case f.input != nil || f.call.state.run != r:
 			return in, errors.New("the future is of another task: its result can be passed as a value")
 		case f.isReleased():

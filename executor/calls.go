@@ -70,19 +70,48 @@ type calls struct {
 // noCalls is of runs that have called nothing and have ended.
 var noCalls = &calls{closed: true}
 
-// callState is a call, for all of its futures.
+// callState is a call, for all of its futures. There may be a million: what few have is in callData.
 type callState struct {
 	run      *run
 	ref      comms.CallRef
 	end      *comms.CallEnd // how it has ended; nil: not yet
 	order    uint64         // it is the order-th that ended
-	elements []comms.Desc   // of its stream
 	sets     []*waiter      // that wait for it
-	reads    map[readKey]*readState
-	value    any  // a value that was put
-	put      bool // it is a value
-	pinned   bool // memory of a dataset of it was given to the function
+	data     *callData      // nil of most
+	put      bool           // it is a value
+	pinned   bool           // memory of a dataset of it was given to the function
 	released bool
+}
+
+// callData is what a call has that is more than one with small results.
+type callData struct {
+	value    any          // that was put
+	elements []comms.Desc // of its stream
+	reads    map[readKey]*readState
+}
+
+// have returns the data of a call, to be changed. mu is held.
+func (s *callState) have() *callData {
+	if s.data == nil {
+		s.data = &callData{}
+	}
+	return s.data
+}
+
+// made is how many elements of its stream there are.
+func (s *callState) made() uint64 {
+	if s.data == nil {
+		return 0
+	}
+	return uint64(len(s.data.elements))
+}
+
+// readOf returns what the agent was asked for; nil: it was not.
+func (s *callState) readOf(k readKey) *readState {
+	if s.data == nil {
+		return nil
+	}
+	return s.data.reads[k]
 }
 
 type onceKey struct{}
@@ -117,7 +146,7 @@ func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 			return c
 		}
 	}
-	return &Call{fn: f, err: fmt.Errorf("call %s: %w", f.Name, err)}
+	return &Call{fn: f, local: &localCall{err: fmt.Errorf("call %s: %w", f.Name, err)}}
 }
 
 // noCalls is the error of calls that the agent does not take.
@@ -130,10 +159,23 @@ func (e *Executor) noCalls() error {
 type Call struct {
 	fn    *Func
 	state *callState // nil in place
-	err   error      // it could not be made
-	out   []any      // in place
-	seq   func(yield func(any, error) bool)
-	first Future // of its first result
+	local *localCall // nil of most
+	first Future     // of its first result
+}
+
+// localCall is a call that the agent does not know.
+type localCall struct {
+	err error // it could not be made, or has failed
+	out []any
+	seq func(yield func(any, error) bool)
+}
+
+// failed is why a call is not known to the agent, when it did not go well.
+func (c *Call) failed() error {
+	if c.local == nil {
+		return nil
+	}
+	return c.local.err
 }
 
 // callable tells why a function cannot be called with such arguments.
@@ -174,8 +216,8 @@ func (f *Func) callable(args []any) error {
 func fits(v any, t reflect.Type) error {
 	have := reflect.TypeOf(v)
 	if f, ok := v.(*Future); ok {
-		if f.err != nil {
-			return fmt.Errorf("is a future that failed: %w", f.err)
+		if err := f.failed(); err != nil {
+			return fmt.Errorf("is a future that failed: %w", err)
 		}
 		have = f.typ
 	}
@@ -206,7 +248,7 @@ func (f *Func) param(i int) *Port {
 
 // inPlace calls a function where there is no agent.
 func (f *Func) inPlace(ctx context.Context, args []any) *Call {
-	c := &Call{fn: f, out: make([]any, len(f.Outputs))}
+	c := &localCall{out: make([]any, len(f.Outputs))}
 	in := slices.Clone(args)
 	for i := range in {
 		var err error
@@ -231,7 +273,7 @@ func (f *Func) inPlace(ctx context.Context, args []any) *Call {
 	default:
 		c.err = f.Call(ctx, in, c.out)
 	}
-	return c
+	return &Call{fn: f, local: c}
 }
 
 // here returns the value that an argument stands for.
@@ -319,7 +361,7 @@ func (reg *Registry) Put(ctx context.Context, v any) (*Future, error) {
 	}
 	r, _ := ctx.Value(taskKey{}).(*run)
 	if r == nil {
-		return &Future{typ: reflect.TypeOf(v), value: v, have: true}, nil
+		return &Future{typ: reflect.TypeOf(v), known: &known{value: v}}, nil
 	}
 	call, err := r.put(ctx, v)
 	if err != nil {
@@ -346,9 +388,9 @@ func (r *run) put(ctx context.Context, v any) (*Call, error) {
 		return nil, errors.New("it is a future")
 	}
 	call := &Call{}
-	r.addCall(ctx, c, call, comms.CallItem{Inputs: []comms.CallInput{in}})
-	call.state.put, call.state.value = true, v
 	call.first.typ = reflect.TypeOf(v)
+	r.addCall(ctx, c, call, comms.CallItem{Inputs: []comms.CallInput{in}})
+	call.state.put, call.state.data = true, &callData{value: v}
 	return call, nil
 }
 

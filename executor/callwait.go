@@ -108,12 +108,12 @@ func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, e
 		w.released = true
 	}
 	c.mu.Unlock()
-	err := r.block(ctx, w, nil, func() bool { return uint64(len(s.elements)) > n || s.end != nil })
+	err := r.block(ctx, w, nil, func() bool { return s.made() > n || s.end != nil })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.sets = slices.DeleteFunc(s.sets, func(o *waiter) bool { return o == w })
 	switch {
-	case uint64(len(s.elements)) > n:
+	case s.made() > n:
 		return true, nil
 	case err != nil:
 		return false, err
@@ -128,14 +128,15 @@ func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, e
 func (r *run) ask(s *callState, k readKey, keep bool, w *waiter) *readState {
 	c := r.called()
 	c.mu.Lock()
-	rd := s.reads[k]
+	rd := s.readOf(k)
 	fresh := rd == nil
 	if fresh {
 		rd = &readState{}
-		if s.reads == nil {
-			s.reads = map[readKey]*readState{}
+		d := s.have()
+		if d.reads == nil {
+			d.reads = map[readKey]*readState{}
 		}
-		s.reads[k] = rd
+		d.reads[k] = rd
 	}
 	if w != nil {
 		rd.sets = append(rd.sets, w)
@@ -176,8 +177,10 @@ const resultOfCall = "the result of a call"
 func (r *run) releaseViews(s *callState) {
 	c := r.called()
 	c.mu.Lock()
-	reads := s.reads
-	s.reads = nil
+	var reads map[readKey]*readState
+	if s.data != nil {
+		reads, s.data.reads = s.data.reads, nil
+	}
 	c.mu.Unlock()
 	for _, rd := range reads {
 		rd.once.Do(func() {})
@@ -295,10 +298,11 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 				return err
 			}
 		case e.Element:
-			if len(e.Outputs) != 1 || e.Outputs[0].Ref.Element != uint64(len(s.elements)) {
-				return fmt.Errorf("an element of call %v is not its %d-th, or is not one dataset", e.Ref, len(s.elements))
+			if len(e.Outputs) != 1 || e.Outputs[0].Ref.Element != s.made() {
+				return fmt.Errorf("an element of call %v is not its %d-th, or is not one dataset", e.Ref, s.made())
 			}
-			s.elements = append(s.elements, e.Outputs[0])
+			d := s.have()
+			d.elements = append(d.elements, e.Outputs[0])
 			for _, w := range s.sets {
 				w.signal()
 			}
@@ -330,12 +334,12 @@ func (s *callState) readEnded(e *comms.CallEnd) error {
 		return fmt.Errorf("an answer with %d datasets, to what was read of call %v", len(e.Outputs), e.Ref)
 	}
 	k := readKey{e.Outputs[0].Ref.Output, e.Outputs[0].Ref.Element}
-	rd := s.reads[k]
+	rd := s.readOf(k)
 	if rd == nil || rd.done {
 		return nil // it was asked for twice
 	}
 	if rd.done, rd.err, rd.desc = true, e.Error, e.Outputs[0]; e.Error != nil {
-		delete(s.reads, k) // it may be asked for again
+		delete(s.data.reads, k) // it may be asked for again
 	}
 	for _, w := range rd.sets {
 		w.signal()

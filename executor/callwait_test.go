@@ -288,7 +288,7 @@ func TestStoppedWhileWaiting(t *testing.T) {
 func TestCancelCalls(t *testing.T) {
 	s := startCaller(t, func(ctx context.Context, s *callScript) error {
 		fs := s.doubles(ctx, 2)
-		Cancel("enough", fs[0], fs[1], FailedFuture(errOdd), &Future{have: true})
+		Cancel("enough", fs[0], fs[1], FailedFuture(errOdd), &Future{known: &known{}})
 		_, err := fs[0].Get(ctx)
 		var task *comms.TaskError
 		var known *Error

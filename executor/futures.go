@@ -22,11 +22,23 @@ type Future struct {
 	call    *Call // nil outside an executor, and of an input
 	output  uint32
 	of      futureOf
-	have    bool // it has its value, outside an executor
 	element uint64
 	input   *inputRef
-	value   any   // with have
-	err     error // the call could not be made, or has failed in place
+	known   *known // nil of most
+}
+
+// known is what a future stands for that waits for nothing.
+type known struct {
+	value any   // outside an executor
+	err   error // the call could not be made, or has failed in place
+}
+
+// failed is why there is no call behind a future.
+func (f *Future) failed() error {
+	if f.known == nil {
+		return nil
+	}
+	return f.known.err
 }
 
 // futureOf says what a future of a call stands for.
@@ -93,12 +105,9 @@ func Release(futures ...*Future) {
 		c := s.run.called()
 		c.mu.Lock()
 		fresh := !s.released
-		if s.released, s.value = true, nil; fresh {
+		if fresh {
+			s.release()
 			c.drop(s)
-			for _, w := range s.sets {
-				w.released = true
-				w.signal()
-			}
 		}
 		c.mu.Unlock()
 		if fresh {
@@ -107,14 +116,30 @@ func Release(futures ...*Future) {
 	}
 }
 
+// release ends what waits for a call, or for a dataset of it. mu is held.
+func (s *callState) release() {
+	s.released = true
+	waiters := s.sets
+	if s.data != nil {
+		s.data.value = nil
+		for _, rd := range s.data.reads {
+			waiters = append(waiters, rd.sets...)
+		}
+	}
+	for _, w := range waiters {
+		w.released = true
+		w.signal()
+	}
+}
+
 // Output returns the future of one result of a call.
 func (c *Call) Output(i int) *Future {
 	typ := c.fn.Outputs[i].Type
 	switch {
-	case c.err != nil:
-		return &Future{typ: typ, err: c.err}
+	case c.failed() != nil:
+		return &Future{typ: typ, known: &known{err: c.failed()}}
 	case c.state == nil:
-		return &Future{typ: typ, value: c.out[i], have: true}
+		return &Future{typ: typ, known: &known{value: c.local.out[i]}}
 	case i == 0:
 		return &c.first
 	}
@@ -122,24 +147,28 @@ func (c *Call) Output(i int) *Future {
 }
 
 // FailedFuture is a future that has failed.
-func FailedFuture(err error) *Future { return &Future{err: err} }
+func FailedFuture(err error) *Future { return &Future{known: &known{err: err}} }
 
 // Get waits for the call and returns its value, or its error. While it waits the task
 // needs no core: others run on it. The value may lie in shared memory and is read-only.
 func (f *Future) Get(ctx context.Context) (any, error) {
 	defer runtime.KeepAlive(f) // its call is not dropped while it is read
 	switch {
-	case f.err != nil:
-		return nil, f.err
-	case f.have:
-		return f.value, nil
+	case f.known != nil && f.known.err != nil:
+		return nil, f.known.err
+	case f.known != nil:
+		return f.known.value, nil
 	case f.input != nil:
 		return nil, errors.New("get: the future is an input of the task, which it has as a value")
 	}
 	s := f.call.state
 	c := s.run.called()
 	c.mu.Lock()
-	v, put, released, ended := s.value, s.put, s.released, s.end != nil
+	put, released, ended := s.put, s.released, s.end != nil
+	var v any
+	if put {
+		v = s.data.value
+	}
 	c.mu.Unlock()
 	switch {
 	case released:
@@ -222,7 +251,7 @@ func (f *Future) read(ctx context.Context) (any, error) {
 	var d *comms.Desc
 	switch {
 	case f.of == ofElement:
-		d = &s.elements[f.element]
+		d = &s.data.elements[f.element]
 	case s.end.Error != nil:
 		c.mu.Unlock()
 		return nil, r.exec.reg.Wrap(s.end.Error)
@@ -289,7 +318,7 @@ func Wait(ctx context.Context, futures []*Future, k int) ([]int, error) {
 func Completed(ctx context.Context, futures []*Future) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		defer runtime.KeepAlive(futures)
-		places := map[*callState][]int{}
+		places := placesOf{first: make(map[*callState]int, len(futures)), next: make([]int, len(futures))}
 		var runs []*run
 		waiters := map[*run]*waiter{}
 		for i, f := range futures {
@@ -305,21 +334,40 @@ func Completed(ctx context.Context, futures []*Future) iter.Seq2[int, error] {
 				waiters[s.run] = newWaiter()
 				waiters[s.run].collect = true
 			}
-			places[s] = append(places[s], i)
+		}
+		for i, f := range slices.Backward(futures) {
+			if s := f.state(); s != nil {
+				places.add(s, i)
+			}
 		}
 		for _, r := range runs {
-			if !r.eachCompleted(ctx, waiters[r], places, yield) {
+			if !r.eachCompleted(ctx, waiters[r], &places, yield) {
 				return
 			}
 		}
 	}
 }
 
+// placesOf is where in a list of futures each call is: at first, and then next.
+type placesOf struct {
+	first map[*callState]int
+	next  []int // -1: no more
+}
+
+// add takes the places from the last to the first.
+func (p *placesOf) add(s *callState, i int) {
+	p.next[i] = -1
+	if at, again := p.first[s]; again {
+		p.next[i] = at
+	}
+	p.first[s] = i
+}
+
 // eachCompleted yields the calls of one run as they end. It is false when the loop is over.
-func (r *run) eachCompleted(ctx context.Context, w *waiter, places map[*callState][]int, yield func(int, error) bool) bool {
+func (r *run) eachCompleted(ctx context.Context, w *waiter, places *placesOf, yield func(int, error) bool) bool {
 	c := r.called()
 	c.mu.Lock()
-	for s := range places {
+	for s := range places.first {
 		if s.run != r {
 			continue
 		}
@@ -336,7 +384,7 @@ func (r *run) eachCompleted(ctx context.Context, w *waiter, places map[*callStat
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for s := range places {
+		for s := range places.first {
 			if s.end == nil {
 				s.sets = slices.DeleteFunc(s.sets, func(o *waiter) bool { return o == w })
 			}
@@ -350,7 +398,7 @@ func (r *run) eachCompleted(ctx context.Context, w *waiter, places map[*callStat
 		c.mu.Lock()
 		s := w.queue[done]
 		c.mu.Unlock()
-		for _, i := range places[s] {
+		for i := places.first[s]; i >= 0; i = places.next[i] {
 			if !yield(i, nil) {
 				return false
 			}
@@ -364,8 +412,8 @@ func GetAll(ctx context.Context, futures []*Future) ([]any, error) {
 	defer runtime.KeepAlive(futures)
 	byRun := map[*run][]*callState{}
 	for _, f := range futures {
-		if f.err != nil {
-			return nil, f.err
+		if err := f.failed(); err != nil {
+			return nil, err
 		}
 		if s := f.state(); s != nil {
 			byRun[s.run] = append(byRun[s.run], s)
@@ -393,8 +441,8 @@ func GetAll(ctx context.Context, futures []*Future) ([]any, error) {
 // All yields the elements of the stream that a called generator makes, while it makes
 // them. The error of the generator comes last.
 func (c *Call) All(ctx context.Context) iter.Seq2[any, error] {
-	if c.state == nil && c.err == nil {
-		return c.seq
+	if c.state == nil && c.failed() == nil {
+		return c.local.seq
 	}
 	return func(yield func(any, error) bool) {
 		for f, err := range c.Elements(ctx) {
@@ -412,18 +460,18 @@ func (c *Call) All(ctx context.Context) iter.Seq2[any, error] {
 // Elements yields a future for each element of the stream, whose value is there.
 func (c *Call) Elements(ctx context.Context) iter.Seq2[*Future, error] {
 	return func(yield func(*Future, error) bool) {
-		if c.err != nil {
-			yield(nil, c.err)
+		if err := c.failed(); err != nil {
+			yield(nil, err)
 			return
 		}
 		typ := c.fn.Outputs[0].Type
 		if c.state == nil {
-			for v, err := range c.seq {
+			for v, err := range c.local.seq {
 				if err != nil {
 					yield(nil, err)
 					return
 				}
-				if !yield(&Future{typ: typ, value: v, have: true}, nil) {
+				if !yield(&Future{typ: typ, known: &known{value: v}}, nil) {
 					return
 				}
 			}

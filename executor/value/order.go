@@ -105,12 +105,16 @@ func orderValue(v reflect.Value) {
 func marshal(v any) ([]byte, error) {
 	orderValue(reflect.ValueOf(v))
 	var b bytes.Buffer
-	err := encoder(&b).Encode(v)
+	enc := msgpack.GetEncoder()
+	err := setUp(enc, &b).Encode(v)
+	msgpack.PutEncoder(enc)
 	return b.Bytes(), err
 }
 
-func encoder(to *bytes.Buffer) *msgpack.Encoder {
-	enc := msgpack.NewEncoder(to)
+func encoder(to *bytes.Buffer) *msgpack.Encoder { return setUp(msgpack.NewEncoder(to), to) }
+
+func setUp(enc *msgpack.Encoder, to *bytes.Buffer) *msgpack.Encoder {
+	enc.Reset(to)
 	enc.SetSortMapKeys(true)
 	enc.SetCustomStructTag(structTag)
 	return enc
