@@ -17,7 +17,7 @@ import (
 type Future[T any] struct{ f *executor.Future }
 
 // CallArg is what a called function's parameter of type T can be given: a value (Val) or a
-// Future[T]; for a List[V] also several futures (Futures).
+// Future[T]; for a List[V] also several futures (Futures), or both (Args).
 type CallArg[T any] interface {
 	takes(T)
 	argument() any
@@ -49,6 +49,22 @@ func (l FutureList[T]) argument() any {
 	items := make(executor.Items, len(l.fs))
 	for i, f := range l.fs {
 		items[i] = f.future()
+	}
+	return items
+}
+
+// ArgList is values and futures as an argument of a call that takes a list.
+type ArgList[T any] struct{ args []CallArg[T] }
+
+// Args gives a call that takes a list values and futures, in order: Args(f, Val(1)).
+func Args[T any](args ...CallArg[T]) ArgList[T] { return ArgList[T]{args} }
+
+func (ArgList[T]) takes(List[T]) {}
+
+func (l ArgList[T]) argument() any {
+	items := make(executor.Items, len(l.args))
+	for i, a := range l.args {
+		items[i] = argument(a)
 	}
 	return items
 }

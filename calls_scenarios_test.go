@@ -368,6 +368,10 @@ func passesLists(ctx context.Context, _ callsOf) error {
 	if a != 17 || b != 6 || c != 0 || errors.Join(err, err2, err3) != nil {
 		return fmt.Errorf("%d, %d, %d, %w", a, b, c, errors.Join(err, err2, err3))
 	}
+	d, err := addsTask.Go(ctx, cascade.Args(five, cascade.Val(4), doubledTask.Go(ctx, five))).Get(ctx)
+	if err != nil || d != 19 {
+		return fmt.Errorf("values and futures: %d, %w", d, errors.Join(err))
+	}
 	_, err = addsTask.Go(ctx, cascade.Futures(five, complainsTask.Go(ctx, cascade.Val(1)))).Get(ctx)
 	if !errors.Is(err, errNoData) {
 		return fmt.Errorf("a list with a call that failed: %w", errors.Join(err))

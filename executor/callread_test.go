@@ -101,6 +101,28 @@ func TestReadFails(t *testing.T) {
 	s.finish()
 }
 
+// TestReleaseEndsReads releases a future whose value a goroutine waits for: the agent does
+// not answer what was dropped.
+func TestReleaseEndsReads(t *testing.T) {
+	asked := make(chan struct{})
+	s := startCaller(t, func(ctx context.Context, s *callScript) error {
+		f, got := s.goes(ctx, "double", 1).Output(0), make(chan error)
+		go func() {
+			_, err := f.Get(ctx)
+			got <- err
+		}()
+		<-asked
+		Release(f)
+		return wantError(<-got, "released")
+	})
+	s.waits(1)
+	s.ends(comms.CallEnd{Ref: at(0), Outputs: []comms.Desc{{Place: comms.Place{Kind: comms.PlaceAgent}}}})
+	s.goOn(1)
+	s.waits(2)
+	close(asked)
+	s.finish()
+}
+
 // TestReadsAtOnce asks for all large results before it waits for the first.
 func TestReadsAtOnce(t *testing.T) {
 	const n = 3
