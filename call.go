@@ -217,7 +217,7 @@ func plain[F AnyFuture](futures []F) []*executor.Future {
 // Put keeps a value where calls can read it by reference: it is stored once, however many
 // calls it is passed to.
 func Put[T any](ctx context.Context, v T) (Future[T], error) {
-	f, err := executor.Default.Put(ctx, v)
+	f, err := executor.Put(ctx, v)
 	return Future[T]{f}, err
 }
 

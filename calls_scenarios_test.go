@@ -122,7 +122,7 @@ var (
 	callerTask  = cascade.Func1("callsCaller", callsWhat, "with -> text")
 )
 
-func init() {
+func init() { //nolint:gochecknoinits // Go has no other place for a function that calls itself
 	sleeperTask = cascade.Func1("callsSleeper", sleeper, "with -> n")
 	deeperTask = cascade.Func1("callsDeeper", deeper, "n -> m")
 }
@@ -141,7 +141,7 @@ func callsWhat(ctx context.Context, with callsOf) (string, error) {
 
 var scenarios map[string]func(ctx context.Context, with callsOf) error
 
-func init() {
+func init() { //nolint:gochecknoinits // Go has no other place for a function that calls itself
 	scenarios = map[string]func(ctx context.Context, with callsOf) error{
 		"wait": waitsForSome, "put": putsValues, "cancel": cancelsSleepers, "results": takesResults, "streams": takesStreams,
 		"retries": retriesCalls, "arrays": readsArrays, "killed": isKilled, "deep": goesDeep, "burst": makesBurst, "lists": passesLists,

@@ -101,7 +101,7 @@ var (
 	callsBadTask  = cascade.Func0("callsBadly", callsBadly, "-> text")
 )
 
-func init() { fibTask = cascade.Func1("fib", fib, "with -> n") }
+func init() { fibTask = cascade.Func1("fib", fib, "with -> n") } //nolint:gochecknoinits // Go has no other place for a function that calls itself
 
 // TestCalls runs tasks that call others, on one core: who waits gives it up.
 func TestCalls(t *testing.T) {

@@ -36,7 +36,6 @@ func TestReadResult(t *testing.T) {
 		}
 		c := f.call
 		runtime.GC()
-		f = nil
 		runtime.GC()
 		if x[big-1] != big-1 {
 			return errors.New("the numbers have changed")

@@ -355,7 +355,7 @@ func (r *run) call(ctx context.Context, fn *Func, o CallOptions, args []any) (*C
 }
 
 // Put keeps a value where calls can read it by reference, without a copy for each.
-func (reg *Registry) Put(ctx context.Context, v any) (*Future, error) {
+func Put(ctx context.Context, v any) (*Future, error) {
 	if v == nil {
 		return nil, errors.New("put: a nil value has no type")
 	}
@@ -499,7 +499,7 @@ func (r *run) callKind(c *calls, fn *Func, o *CallOptions) (uint32, error) {
 	for i, e := range o.RetryOn {
 		code, ok := r.exec.reg.codeOf(e)
 		if !ok {
-			return 0, fmt.Errorf("it is to be tried again after %q, which is not registered (RegisterError)", e)
+			return 0, fmt.Errorf("it is to be tried again after %w, which is not registered (RegisterError)", e)
 		}
 		codes[i] = code
 	}

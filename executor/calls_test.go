@@ -377,7 +377,7 @@ func TestKindsOfCalls(t *testing.T) {
 func TestStrandsCountAlone(t *testing.T) {
 	s := startCaller(t, func(ctx context.Context, s *callScript) error {
 		a, b := Strand(ctx, "a"), Strand(ctx, "b")
-		if _, err := s.reg.Put(Strand(a, "b"), 7); err != nil {
+		if _, err := Put(Strand(a, "b"), 7); err != nil {
 			return err
 		}
 		for _, c := range []context.Context{ctx, a, b, a, ctx, Strand(ctx, "a")} {
@@ -403,7 +403,7 @@ func TestStrandsCountAlone(t *testing.T) {
 func TestArgumentsOfCalls(t *testing.T) {
 	s := startCaller(t, func(ctx context.Context, s *callScript) error {
 		one := s.goes(ctx, "double", 1).Output(0)
-		put, err := s.reg.Put(ctx, 5)
+		put, err := Put(ctx, 5)
 		if err != nil {
 			return err
 		}
@@ -485,7 +485,7 @@ func TestCallsAfterTheTask(t *testing.T) {
 	s.finish()
 	ctx := <-late
 	_, err := s.goes(ctx, "double", 2).Output(0).Get(context.Background())
-	_, err2 := s.reg.Put(ctx, 2)
+	_, err2 := Put(ctx, 2)
 	if e := errors.Join(wantError(err, "has returned"), wantError(err2, "has returned")); e != nil {
 		t.Error(e)
 	}
@@ -502,7 +502,7 @@ func TestPutLate(t *testing.T) {
 	late := make(chan context.Context, 1)
 	s, store := startCallerWithStore(t, func(ctx context.Context, s *callScript) error {
 		late <- ctx
-		_, err := s.reg.Put(ctx, ramp(big))
+		_, err := Put(ctx, ramp(big))
 		return err
 	})
 	items, _ := s.items(1)
@@ -510,7 +510,7 @@ func TestPutLate(t *testing.T) {
 		t.Errorf("the value is %+v", items[0])
 	}
 	s.finish()
-	if _, err := s.reg.Put(<-late, ramp(big)); err == nil {
+	if _, err := Put(<-late, ramp(big)); err == nil {
 		t.Error("a value was put after the end of the task")
 	}
 }
@@ -518,11 +518,11 @@ func TestPutLate(t *testing.T) {
 // TestPut keeps small values in the message, and knows them without the agent.
 func TestPut(t *testing.T) {
 	s := startCaller(t, func(ctx context.Context, s *callScript) error {
-		f, err := s.reg.Put(ctx, 21)
+		f, err := Put(ctx, 21)
 		if err != nil {
 			return err
 		}
-		_, none := s.reg.Put(ctx, nil)
+		_, none := Put(ctx, nil)
 		ready, err := Wait(ctx, []*Future{f}, 1)
 		if !f.Done() || len(ready) != 1 || err != nil {
 			return fmt.Errorf("a value waits: %v, %w", ready, errors.Join(err))

@@ -320,7 +320,7 @@ func TestGarbageIsDropped(t *testing.T) {
 		fs := s.doubles(ctx, 3)
 		rest := s.goes(ctx, "quarters", 7).Output(1)
 		keep := fs[2]
-		fs = nil
+		clear(fs)
 		for {
 			runtime.GC()
 			select {
@@ -400,7 +400,7 @@ func TestStreamOfCall(t *testing.T) {
 // TestCallsInPlace calls functions without an agent.
 func TestCallsInPlace(t *testing.T) {
 	ctx, s := t.Context(), &callScript{t: t, reg: callRegistry()}
-	two, err := s.reg.Put(ctx, 2)
+	two, err := Put(ctx, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func (r *Registry) codeOf(err error) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.codes {
-		if c.err == err {
+		if c.err == err { //nolint:errorlint // that error itself is registered, not one around it
 			return c.code, true
 		}
 	}
