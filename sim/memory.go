@@ -119,6 +119,13 @@ func (m *memory) at(path string, offset uint64) string {
 	return "no such segment"
 }
 
+// has tells whether a dataset is in memory or on disk.
+func (m *memory) has(k ledger.Key) bool {
+	_, sealed := m.notes[k]
+	_, spilled := m.files[k]
+	return sealed || spilled
+}
+
 // in plans an effect in a lane; answer, if not nil, goes to the core's inbox.
 func (m *memory) in(lane int, do func() core.Event) {
 	w := m.a.w

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	agentcore "github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/core"
 	"github.com/cascade-run/cascade/controller/records"
@@ -34,7 +35,7 @@ func (o *oracle) smallest(k *core.Kept, r *records.Job, b *records.Batch) {
 	}
 	there := func(ref comms.DatasetRef) bool {
 		d, ok := data[ref]
-		return ok && (d.Desc.Place.Kind == comms.PlaceInline || stays(d.Agent))
+		return ok && (d.Desc.Place.Kind == comms.PlaceInline || stays(d.Agent) && o.w.has(d.Agent, r.ID, &d.Desc))
 	}
 	// cause finds datasets that make their tasks run: those that are not there.
 	cause := map[dag.TaskIndex]bool{}
@@ -95,6 +96,13 @@ func (f *facts) withOthers(past *core.Past, t dag.TaskIndex, cause map[dag.TaskI
 		s, _ := past.States.Get(m)
 		return m != t && (s != core.TaskDone || cause[m] || f.freed(past, m))
 	})
+}
+
+// has tells whether an agent has the bytes of a dataset. The news of one that was published may
+// come when its readers have released it.
+func (w *world) has(name string, job comms.JobID, d *comms.Desc) bool {
+	i := slices.IndexFunc(w.agents, func(a *agent) bool { return a.name == name })
+	return i >= 0 && w.agents[i].mem.has(agentcore.Key(job, d))
 }
 
 // freed tells whether something that a task made was needed no more, and may have been freed.

@@ -202,8 +202,8 @@ func (c *Core) pinAll(b *reservation) bool {
 	for _, t := range b.members {
 		r := c.placeless(j, t)
 		if r == nil {
-			if c.growing() && len(c.pinKeys(j, t)) > 0 {
-				return false // who runs waits for memory
+			if (c.growing() || c.squeezed && c.othersWait()) && len(c.pinKeys(j, t)) > 0 {
+				return false // what runs waits for memory, itself or in what it has called
 			}
 			r = c.newRun(j, t, j.cause(b.gang.ready[t]))
 			there := c.pin(r)
