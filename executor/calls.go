@@ -51,6 +51,7 @@ type calls struct {
 	batch  comms.Calls // to be sent
 	bytes  int         // of it, about
 	drops  []comms.CallRef
+	open   int  // calls that have not ended and were not dropped
 	armed  bool // the timer runs
 	timer  *time.Timer
 	closed bool // the function has returned
@@ -291,7 +292,7 @@ func (r *run) called() *calls {
 	}
 	c := &calls{kinds: map[string]uint32{}, waiters: map[*waiter]struct{}{}, strands: map[uint64]*strand{}}
 	c.batch.Run = r.ID
-	c.timer = time.AfterFunc(time.Hour, r.flushCalls)
+	c.timer = time.AfterFunc(time.Hour, r.lateCalls)
 	c.timer.Stop()
 	if !r.calls.CompareAndSwap(nil, c) {
 		return r.calls.Load()
@@ -394,7 +395,8 @@ func (r *run) put(ctx context.Context, v any) (*Call, error) {
 	return call, nil
 }
 
-// mostBatch and mostBytes bound a message of calls; batchAge how long the first of them waits for others.
+// mostBatch and mostBytes bound a message of calls; batchAge how long the first of them waits for others, when
+// the task has others that have not ended. A call that is its only one leaves at once.
 const (
 	mostBatch = 1000
 	mostBytes = 64 << 10
@@ -421,13 +423,17 @@ func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallIt
 	c.batch.Once = c.batch.Once || once
 	c.batch.Items = append(c.batch.Items, it)
 	c.bytes += size
-	full := sealed || len(c.batch.Items) >= mostBatch || c.bytes >= mostBytes
-	if !full {
+	due := sealed || len(c.batch.Items) >= mostBatch || c.bytes >= mostBytes
+	if it.Kind != 0 {
+		due = due || c.open == 0
+		c.open++
+	}
+	if !due {
 		c.arm()
 	}
 	c.mu.Unlock()
 	runtime.AddCleanup(call, (*callState).drop, state)
-	if full {
+	if due {
 		r.flushCalls()
 	}
 	if sealed {
@@ -435,12 +441,22 @@ func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallIt
 	}
 }
 
-// arm sees to it that the batch leaves soon. mu is held.
+// arm sees to it that the batch leaves soon. The timer is not stopped when the batch has left: setting
+// it can cost the wake of a thread. mu is held.
 func (c *calls) arm() {
 	if !c.armed {
 		c.armed = true
 		c.timer.Reset(batchAge)
 	}
+}
+
+// lateCalls is the end of the timer.
+func (r *run) lateCalls() {
+	c := r.called()
+	c.mu.Lock()
+	c.armed = false
+	c.mu.Unlock()
+	r.flushCalls()
 }
 
 // flushCalls sends the calls that were made, and then which are needed no more.
@@ -454,7 +470,7 @@ func (r *run) flushCalls() {
 	var m comms.Calls
 	c.mu.Lock()
 	drops := c.drops
-	c.drops, c.armed = nil, false
+	c.drops = nil
 	if len(c.batch.Items) > 0 { // else its kinds wait for the first call of theirs
 		m = c.batch
 		c.batch, c.bytes = comms.Calls{Run: r.ID, Once: m.Once}, 0

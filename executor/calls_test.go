@@ -288,6 +288,39 @@ func TestCallsInBatches(t *testing.T) {
 	s.finish()
 }
 
+// TestOnlyCall makes calls one after another: each is sent before Go returns, as no call of the
+// task that is made soon would have it wait longer.
+func TestOnlyCall(t *testing.T) {
+	s := startCaller(t, func(ctx context.Context, s *callScript) error {
+		for i := range 3 {
+			for len(s.inbox) > 0 {
+				<-s.inbox
+			}
+			f := s.goes(ctx, "double", i).Output(0)
+			select {
+			case m := <-s.inbox:
+				c, ok := m.(*comms.Calls)
+				if !ok || len(c.Items) != 1 {
+					return fmt.Errorf("call %d sent %+v", i, m)
+				}
+				if i == 1 { // the third is the only one, too
+					Release(f)
+					continue
+				}
+				s.ends(s.returns(c.Items[0].Ref, 2*i))
+			default:
+				return fmt.Errorf("call %d was not sent", i)
+			}
+			if err := wantValue(ctx, f, 2*i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	<-s.over // until then the function takes the messages
+	s.finish()
+}
+
 // TestTimedWait waits for many with a deadline: the agent is not asked to wait for all of
 // them, as the deadline may pass and the futures may be dropped.
 func TestTimedWait(t *testing.T) {

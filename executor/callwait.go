@@ -310,6 +310,7 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 			return fmt.Errorf("a second end of call %v of run %d", e.Ref, m.Run)
 		default:
 			c.ended++
+			c.open--
 			s.end, s.order = e, c.ended
 			for _, w := range s.sets {
 				if w.collect {

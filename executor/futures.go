@@ -79,6 +79,9 @@ func (c *calls) drop(s *callState) {
 	}
 	c.callsOf(s.ref.Strand).Delete(s.ref.Number)
 	c.drops = append(c.drops, s.ref)
+	if s.end == nil && !s.put {
+		c.open--
+	}
 	c.arm()
 }
 

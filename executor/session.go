@@ -54,7 +54,7 @@ func OpenSession(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	c := &linkConn{room: make(chan struct{}, 1)}
 	s := &Session{to: [2]io.Writer{cfg.Out, cfg.Err}, begun: make(chan struct{}), shut: make(chan struct{}), ended: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.shut) })
-	s.exec = New(Config{Conn: c, Registry: cmp.Or(cfg.Registry, Default), Build: build(), PID: os.Getpid(), Log: cfg.Log})
+	s.exec = New(Config{Conn: c, Registry: cmp.Or(cfg.Registry, Default), Pipes: true, Build: build(), PID: os.Getpid(), Log: cfg.Log})
 	s.exec.session, s.exec.job, s.exec.left.limit = s, cfg.Job, math.MaxUint64
 	c.exec = s.exec
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
