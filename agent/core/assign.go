@@ -335,7 +335,7 @@ func (c *Core) knownEnds(j *job, all []comms.Ended) {
 		c.grow(j, comms.DatasetRef{Task: e.Last})
 		for t := e.First; t <= e.Last; t++ {
 			if j.tasks[t].state == tAside { // another agent was given it at an epoch of which this one did not hear
-				c.disown(j, t)
+				c.yield(j, t)
 			}
 			if s := &j.tasks[t]; s.state == tAsked {
 				c.unask(j, t)

@@ -212,11 +212,18 @@ func (c *Core) keepAside(j *job) {
 func (c *Core) giveAside(j *job) {
 	for _, t := range j.aside {
 		if j.at(t).state == tAside {
-			c.disown(j, t)
+			c.yield(j, t)
 		}
 	}
 	j.aside = nil
 	c.scales.told = weight{}
+}
+
+// yield gives up a task that was set aside. Its attempt has not begun, and the controller may
+// not have heard of it: the next that it gives out may have the same number.
+func (c *Core) yield(j *job, t taskIndex) {
+	c.disown(j, t)
+	j.at(t).attempt = 0
 }
 
 // setAside takes tasks out of the ready ones, from those on that would begin last.
