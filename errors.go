@@ -1,7 +1,6 @@
 package cascade
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cascade-run/cascade/comms"
@@ -20,7 +19,12 @@ var (
 	ErrInternal    = client.ErrInternal
 	ErrClosed      = client.ErrClosed
 	ErrDenied      = client.ErrDenied // by the role of our certificate, or for want of one
-	ErrCancelled   = errors.New("job cancelled")
+)
+
+// Errors of jobs and calls that are not those of a function, for errors.Is.
+var (
+	ErrCancelled = executor.ErrCancelled // a job or a call was cancelled, or what it reads was
+	ErrTimeout   = executor.ErrTimeout   // a task exceeded its time-out, or one did that made what it reads
 )
 
 // Errors with which the context of a session ends, for errors.Is.

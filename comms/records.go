@@ -2,6 +2,7 @@ package comms
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cascade-run/cascade/dag"
@@ -159,6 +160,24 @@ type TaskError struct {
 	ExitCode int32      // ErrorExit; -1 when ended by a signal
 	Signal   string     // ErrorExit: name of the signal that ended it
 	LogTail  []byte     // last bytes of the task's output
+}
+
+// Codes that stand for a kind of error in the chain of another.
+const (
+	CodeCancelled = "cascade.cancelled"
+	CodeTimeout   = "cascade.timeout"
+)
+
+// AllCodes returns the registered codes, and that of the kind, if it has one.
+func (e *TaskError) AllCodes() []string {
+	switch e.Kind {
+	case ErrorCancelled:
+		return append(slices.Clip(e.Codes), CodeCancelled)
+	case ErrorTimeout:
+		return append(slices.Clip(e.Codes), CodeTimeout)
+	default:
+		return e.Codes
+	}
 }
 
 func (e *TaskError) Error() string {

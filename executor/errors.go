@@ -3,6 +3,7 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -11,6 +12,17 @@ type errorCode struct {
 	code string
 	err  error
 }
+
+// Errors of tasks that were not those of their functions, for errors.Is.
+var (
+	// ErrCancelled says that a job or a call was cancelled.
+	ErrCancelled = errors.New("it was cancelled")
+	// ErrTimeout says that a task exceeded its time-out.
+	ErrTimeout = errors.New("it exceeded its time-out")
+)
+
+// kinds are registered everywhere.
+var kinds = []errorCode{{comms.CodeCancelled, ErrCancelled}, {comms.CodeTimeout, ErrTimeout}}
 
 // RegisterError gives an error value a code under which it travels between
 // processes: a task that returns it, wrapped or not, makes a TaskError that
@@ -29,7 +41,7 @@ func (r *Registry) RegisterError(code string, err error) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.codes {
+	for _, c := range slices.Concat(kinds, r.codes) {
 		if c.code == code || errors.Is(err, c.err) {
 			panic(fmt.Sprintf("cascade: register error code %q (%s): %q is registered for %q already", code, caller(), c.code, c.err))
 		}
@@ -42,7 +54,7 @@ func (r *Registry) RegisterError(code string, err error) error {
 func (r *Registry) codeOf(err error) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.codes {
+	for _, c := range slices.Concat(kinds, r.codes) {
 		if c.err == err { //nolint:errorlint // that error itself is registered, not one around it
 			return c.code, true
 		}
@@ -50,12 +62,12 @@ func (r *Registry) codeOf(err error) (string, bool) {
 	return "", false
 }
 
-// codesOf lists the registered codes in err's chain, in order of registration.
+// codesOf lists the codes in err's chain: those of kinds, and then the registered ones in order of registration.
 func (r *Registry) codesOf(err error) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var out []string
-	for _, c := range r.codes {
+	for _, c := range slices.Concat(kinds, r.codes) {
 		if errors.Is(err, c.err) {
 			out = append(out, c.code)
 		}
@@ -64,13 +76,14 @@ func (r *Registry) codesOf(err error) []string {
 }
 
 // Error is a task's error as a program sees it: errors.Is finds the registered
-// errors that the task returned in another process.
+// errors that the task returned in another process, ErrCancelled and ErrTimeout, and
+// errors.As finds the TaskError.
 type Error struct {
 	*comms.TaskError
 	chain []error
 }
 
-// Unwrap returns the registered errors that the task returned.
+// Unwrap returns the TaskError, and the registered errors that the task returned.
 func (e *Error) Unwrap() []error { return e.chain }
 
 // Wrap makes t an error that errors.Is can look into. It returns nil for nil.
@@ -78,11 +91,11 @@ func (r *Registry) Wrap(t *comms.TaskError) error {
 	if t == nil {
 		return nil
 	}
-	e := &Error{TaskError: t}
+	e := &Error{TaskError: t, chain: []error{t}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, code := range t.Codes {
-		for _, c := range r.codes {
+	for _, code := range t.AllCodes() {
+		for _, c := range slices.Concat(kinds, r.codes) {
 			if c.code == code {
 				e.chain = append(e.chain, c.err)
 			}

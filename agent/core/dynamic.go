@@ -486,7 +486,7 @@ func (c *Core) passOn(at rowRef, to reader) {
 	}
 	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.job.rowName(at.task), why)}
 	if w.failed != nil {
-		e.Codes = w.failed.Codes // errors.Is finds the cause through every level
+		e.Codes = w.failed.AllCodes() // errors.Is finds the cause through every level
 	}
 	c.fail(to.job, to.task, nil, e, comms.Cause{Kind: comms.CauseTask}, true)
 }

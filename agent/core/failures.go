@@ -196,7 +196,7 @@ func (j *job) retriesOn(t taskIndex, e *comms.TaskError) bool {
 	if j.dyn == nil || j.dyn.rows.at(t).shape == nil || len(j.dyn.rows.at(t).shape.kind.RetryOn) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(e.Codes, func(code string) bool { return slices.Contains(j.dyn.rows.at(t).shape.kind.RetryOn, code) })
+	return slices.ContainsFunc(e.AllCodes(), func(code string) bool { return slices.Contains(j.dyn.rows.at(t).shape.kind.RetryOn, code) })
 }
 
 // retry prepares the next attempt. After an error of the task itself it waits,

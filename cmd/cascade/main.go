@@ -170,6 +170,10 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &task):
 		return int(task)
+	case errors.Is(err, errInterrupted), errors.Is(err, errLeft):
+		return exitCancelled
+	case errors.As(err, &job) && job.Phase == comms.JobFailed: // also when what failed was a call that was cancelled
+		return exitFailed
 	case errors.Is(err, cascade.ErrCancelled), errors.Is(err, context.Canceled):
 		return exitCancelled
 	case errors.As(err, &job), errors.Is(err, errDiffers):
