@@ -462,10 +462,10 @@ func causeText(g *dag.Graph, e *comms.Event) string {
 			text += " was published"
 		}
 	case comms.CauseTask:
-		text = g.TaskName(c.Ref.Task) + " ended"
 		if e.Kind == comms.EventCall {
-			text = ""
+			return e.CallText()
 		}
+		text = g.TaskName(c.Ref.Task) + " ended"
 	case comms.CauseExecutor:
 		text = fmt.Sprintf("executor %d", c.Number)
 	case comms.CauseUser:
