@@ -36,10 +36,21 @@ func (c *Controller) callRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		p.next(b.Number, 0)
 		for i := range b.Events {
 			e := &b.Events[i]
-			if e.Kind != comms.EventCall || q.Filter != "" && !callMeets(e, q.Filter) {
+			if e.Kind != comms.EventCall {
 				continue
 			}
-			if !p.add(func() any { return callRow(g, e, b.Agent) }) {
+			var row *comms.CallRow
+			if q.Filter != "" {
+				if row = callRow(g, e, b.Agent); !callMeets(row, q.Filter) {
+					continue
+				}
+			}
+			if !p.add(func() any {
+				if row == nil {
+					row = callRow(g, e, b.Agent)
+				}
+				return row
+			}) {
 				return nil
 			}
 		}
@@ -49,8 +60,8 @@ func (c *Controller) callRows(p *pager, q *comms.Query, g *dag.Graph) error {
 
 // callMeets tells whether a called task is of a name, a function or a state, or was called by
 // the task of the name.
-func callMeets(e *comms.Event, filter string) bool {
-	return e.Called != nil && (filter == e.Called.Function || filter == string(e.Parent)) || filter == outcome(e) || filter == e.CallName()
+func callMeets(r *comms.CallRow, filter string) bool {
+	return filter == r.Name || filter == r.Function || filter == r.State || filter == r.Parent
 }
 
 func callRow(g *dag.Graph, e *comms.Event, agent string) *comms.CallRow {
