@@ -162,9 +162,12 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 		return c.putValue(by, r, m, sum)
 	}
 	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays(),
-		made: c.now.UnixNano(), reads: comms.AppendEdges(nil, m.Inputs)})
+		made: c.now.UnixNano()})
 	by.calls.set(m.Ref, at)
 	at.row().args = make([]argument, len(m.Inputs))
+	if reads := comms.AppendEdges(nil, m.Inputs); reads != nil {
+		at.row().reads = &reads
+	}
 	for i := range m.Inputs {
 		if err := c.callArgument(by, r, at, i, &m.Inputs[i]); err != nil {
 			c.giveUp(at) // the next try does not meet a call that cannot run
@@ -268,7 +271,10 @@ func (by *caller) taskName() []byte {
 
 // callEvent is what the controller is told of the end of a call: one event of the root of calls.
 func (c *Core) callEvent(j *job, w *callRow, e *comms.Event) comms.Event {
-	t := &comms.Called{Ref: w.ref, Name: w.name, Function: w.shape.kind.Function, Host: w.at, Made: w.made, Reads: w.reads}
+	t := &comms.Called{Ref: w.ref, Name: w.name, Function: w.shape.kind.Function, Host: w.at, Made: w.made}
+	if w.reads != nil {
+		t.Reads = *w.reads
+	}
 	if root, _ := j.root(); t.Host == "" && root.hosted() != nil {
 		t.Host = c.cfg.Agent
 	}

@@ -56,28 +56,28 @@ func (rs *callRows) add(r callRow) {
 
 // callRow is a dynamic task: a call, or a value that was put.
 type callRow struct {
-	ref     comms.CallRef
-	shape   *callShape   // nil of a value, and of a row that was forgotten
-	sum     xxh3.Uint128 // of all that was asked for
-	name    string       // that the caller gave it; "" none
-	with    []byte
-	made    int64  // when it was called: wall-clock nanoseconds
-	reads   []byte // what it reads by reference, as comms.AppendEdges writes it
-	args    []argument
-	readers []reader         // arguments that wait for what it returns
-	failed  *comms.TaskError // how it ended badly
-	out     *outgoing        // at another agent, when it is there or about to go
-	at      string           // the agent on which it has ended, when that is not this one
-	stays   bool             // it goes nowhere: it came back, or must run here
-	value   bool             // a value that was put
-	dropped bool             // its parent reads it no more
-	run     comms.RunID      // of its parent that made it, or met it, last
+	ref      comms.CallRef
+	shape    *callShape   // nil of a value, and of a row that was forgotten
+	sum      xxh3.Uint128 // of all that was asked for
+	name     string       // that the caller gave it; "" none
+	with     []byte
+	made     int64   // when it was called: wall-clock nanoseconds
+	reads    *[]byte // what it reads by reference, as comms.AppendEdges writes it; nil: nothing
+	args     []argument
+	readers  []reader         // arguments that wait for what it returns
+	failed   *comms.TaskError // how it ended badly
+	out      *outgoing        // at another agent, when it is there or about to go
+	at       string           // the agent on which it has ended, when that is not this one
+	stays    bool             // it goes nowhere: it came back, or must run here
+	value    bool             // a value that was put
+	dropped  bool             // its parent reads it no more
+	returned bool             // of a hosted task: it went back
+	run      comms.RunID      // of its parent that made it, or met it, last
 
 	// Of hosted tasks, and of what they read.
-	grant    uint64       // the owner's number
-	returned bool         // it went back
-	end      *comms.Event // how it has ended
-	copyOf   *copyKey     // the dataset of the owner that it stands for
+	grant  uint64       // the owner's number
+	end    *comms.Event // how it has ended
+	copyOf *copyKey     // the dataset of the owner that it stands for
 }
 
 // argument is one dataset that a row reads.
