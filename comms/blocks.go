@@ -234,12 +234,13 @@ func (k *block) events(e []Event) {
 	costs(k, n, func(i int) **Usage { return &e[i].Usage })
 	times(k, n, func(i int) *Usage { return e[i].Usage }, func(i int) *int64 { return &e[i].At })
 	parts(k, n, func(i int) *[]Desc { return &e[i].Outputs }, MaxSteps, descs)
+	k.called(e)
 }
 
 // blocky tells whether an event fits into a block.
 func (e *Event) blocky() bool {
-	return e.Kind != EventSteps && e.Kind != EventBlock && e.Error == nil && e.Cause.Text == "" && e.Output == 0 && e.Count == 0 && e.Sequence == 0 &&
-		len(e.Parent)+len(e.Actor)+len(e.Steps) == 0 && plain(e.Outputs, e.Usage)
+	return e.Kind != EventSteps && e.Kind != EventBlock && e.Error == nil && e.Cause.Text == "" && e.Output == 0 && e.Sequence == 0 &&
+		(e.Called != nil || e.Count == 0 && len(e.Parent) == 0) && len(e.Actor)+len(e.Steps) == 0 && plain(e.Outputs, e.Usage)
 }
 
 // items codes happenings of many runs.
@@ -307,7 +308,7 @@ func (r *Run) stands() *[]byte {
 }
 
 // weight is how many entries of all kinds a block of one takes.
-func (e *Event) weight() int      { return 2 + len(e.Outputs) + shapes(e.Outputs) }
+func (e *Event) weight() int      { return 3 + len(e.Outputs) + shapes(e.Outputs) }
 func (i *ReportItem) weight() int { return 2 + len(i.Outputs) + shapes(i.Outputs) }
 func (r *Run) weight() int {
 	n := 1 + len(r.Live) + len(r.Private) + len(r.Inputs)

@@ -3,6 +3,7 @@ package comms
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -44,6 +45,39 @@ func someUsage(t *rapid.T) *Usage {
 	return u
 }
 
+// someReads draws inputs of a call, of which only references are told.
+func someReads(t *rapid.T) (in []CallInput) {
+	for range rapid.IntRange(0, 3).Draw(t, "reads") {
+		in = append(in, CallInput{Port: rapid.Uint32Range(0, 2).Draw(t, "port"), From: CallSource(rapid.IntRange(0, 2).Draw(t, "from")), Ref: CallRef{Number: rapid.Uint64().Draw(t, "call")},
+			Output: rapid.Uint32Range(0, 1).Draw(t, "output"), Element: rapid.Uint64().Draw(t, "element"), Input: 3, Item: 4})
+	}
+	return in
+}
+
+// TestEdges reads what AppendEdges writes.
+func TestEdges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := someReads(t)
+		var want []CallEdge
+		for _, x := range in {
+			switch x.From {
+			case FromCall:
+				want = append(want, CallEdge{x.Port, FromCall, x.Ref, x.Output, x.Element})
+			case FromInput:
+				want = append(want, CallEdge{x.Port, FromInput, CallRef{}, x.Input, uint64(x.Item)})
+			}
+		}
+		if got, err := ReadEdges(AppendEdges(nil, in)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	})
+	for _, b := range [][]byte{{1}, {2, 0, 0, 0}, append(AppendEdges(nil, []CallInput{{From: FromCall}}), 1)} {
+		if got, err := ReadEdges(b); err == nil {
+			t.Errorf("%v is read as %v", b, got)
+		}
+	}
+}
+
 // someEvents draws events that can be in a block and, now and then, one that cannot.
 func someEvents(t *rapid.T) (out []Event) {
 	for range rapid.IntRange(0, 12).Draw(t, "events") {
@@ -61,6 +95,11 @@ func someEvents(t *rapid.T) (out []Event) {
 			e.Kind, e.Count = EventStreamEnd, 3
 		case 3:
 			e.Kind, e.Steps = EventSteps, []byte{1}
+		case 4, 5:
+			e.Kind, e.Count, e.Parent = EventCall, 1, rapid.SampledFrom([][]byte{nil, []byte("root"), []byte("fit/2")}).Draw(t, "parent")
+			e.Called = &Called{Ref: CallRef{Strand: rapid.Uint64().Draw(t, "strand"), Number: rapid.Uint64Range(0, 3).Draw(t, "number")}, Made: rapid.Int64().Draw(t, "made"),
+				Name: rapid.SampledFrom([]string{"", "named"}).Draw(t, "name"), Function: rapid.SampledFrom([]string{"f", "g"}).Draw(t, "function"),
+				Host: rapid.SampledFrom([]string{"", "b"}).Draw(t, "host"), Reads: AppendEdges(nil, someReads(t))}
 		}
 		out = append(out, e)
 	}

@@ -218,7 +218,7 @@ const (
 	EventSteps                          // tasks finished one after another in one executor, without outputs to tell: Steps. Task and Attempt are the first's
 	EventBlock                          // on the wire only: many events, in Steps as columns
 	EventAdopted                        // a dataset that another agent produced and no longer holds for all: this one does
-	EventCall                           // a task that Task called has ended, Count tries after it began; Cause.Text names it and its function
+	EventCall                           // a task that Task called, or one that that has called, has ended, Count tries after it began: Called
 	EventTorn                           // a task cannot start over here: the controller has it do so. A member of a gang that several agents have, then all of it; or one that needs more memory than is here
 )
 
@@ -247,7 +247,7 @@ type Cause struct {
 }
 
 // Event is one transition of a task or dataset, as the agent reports it and the store keeps it.
-// Parent and Sequence are reserved for dynamic tasks and actors.
+// Actor and Sequence are reserved for actors.
 type Event struct {
 	Kind     EventKind     // what happened
 	Task     dag.TaskIndex // to which task, or to a dataset of which
@@ -260,10 +260,11 @@ type Event struct {
 	Error    *TaskError    // EventRetry, EventFailed, EventSkipped, EventCancelled; EventCall, EventEnv and EventDrained when it failed; EventBuilding while the build waits; EventTorn when the attempt failed
 	Output   uint32        // EventStreamEnd, EventLost, EventSpilled: which output
 	Count    uint64        // EventStreamEnd: elements; EventDrained: tasks that finished; EventSpilled: bytes; EventEnv: bytes that were made for it; EventCall: tries; EventRetry: bytes of memory for the next attempt, when it gets more than this one had
-	Parent   []byte        // reserved. Control edge: the task that made this one
+	Parent   []byte        // EventCall: the name of the task that made it
 	Actor    []byte        // reserved. Stateful edge: the actor
 	Sequence uint64        // reserved. Stateful edge: place in the actor's order
 	Steps    []byte        // EventSteps: the tasks, and the cost of each: columns, see End. EventBlock: the events
+	Called   *Called       // EventCall: the task; none of older agents, whose Cause.Text names it
 }
 
 // JobEvents is the events of one job, in order. JobIncarnation and Epoch are those of the
@@ -389,7 +390,7 @@ func (e *Cause) code(c *Coder) {
 }
 
 func (e *Event) code(c *Coder) {
-	c.Struct(15, func(c *Coder) {
+	c.Struct(16, func(c *Coder) {
 		Uint(c, &e.Kind)
 		Uint(c, &e.Task)
 		Uint(c, &e.Attempt)
@@ -405,6 +406,7 @@ func (e *Event) code(c *Coder) {
 		c.Bytes(&e.Actor)
 		Uint(c, &e.Sequence)
 		c.Bytes(&e.Steps)
+		Pointer(c, &e.Called, func(c *Coder, t *Called) { t.code(c) })
 	})
 }
 

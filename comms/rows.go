@@ -107,6 +107,41 @@ type StoryRow struct {
 	Lost []string `json:"lost,omitempty" msgpack:"lost,omitempty"` // agents with which what starts over, or what it had produced, was lost
 }
 
+// CallRow is a row of QueryCalls: a called task that has ended. Its last try counts.
+type CallRow struct {
+	Name     string      `json:"name" msgpack:"name"`
+	Task     string      `json:"task" msgpack:"task"` // of the graph, or the session's, from which it comes by whatever calls
+	Parent   string      `json:"parent,omitempty" msgpack:"parent,omitempty"`
+	Strand   uint64      `json:"strand,omitempty" msgpack:"strand,omitempty"` // with Number its place among the calls of its parent
+	Number   uint64      `json:"number" msgpack:"number"`
+	Function string      `json:"function" msgpack:"function"`
+	State    string      `json:"state" msgpack:"state"` // done, failed or cancelled
+	Tries    uint64      `json:"tries" msgpack:"tries"`
+	Agent    string      `json:"agent" msgpack:"agent"`
+	Executor uint32      `json:"executor,omitempty" msgpack:"executor,omitempty"`
+	Called   string      `json:"called,omitempty" msgpack:"called,omitempty"`
+	Started  string      `json:"started,omitempty" msgpack:"started,omitempty"`
+	Ended    string      `json:"ended" msgpack:"ended"`
+	Seconds  float64     `json:"seconds" msgpack:"seconds"`
+	CPU      float64     `json:"cpu_seconds" msgpack:"cpu_seconds"`
+	PeakRSS  uint64      `json:"peak_memory" msgpack:"peak_memory"`
+	BytesIn  uint64      `json:"bytes_in" msgpack:"bytes_in"`
+	BytesOut uint64      `json:"bytes_out" msgpack:"bytes_out"`
+	Reads    []CallReads `json:"reads,omitempty" msgpack:"reads,omitempty"` // datasets that it read by reference
+	Error    string      `json:"error,omitempty" msgpack:"error,omitempty"`
+}
+
+// CallReads is a dataset that a called task read by reference: an output of another call of its
+// parent, a value that its parent put, or (OfParent) an input of its parent.
+type CallReads struct {
+	Input    uint32 `json:"input" msgpack:"input"` // number of its input
+	OfParent bool   `json:"of_parent,omitempty" msgpack:"of_parent,omitempty"`
+	Strand   uint64 `json:"strand,omitempty" msgpack:"strand,omitempty"` // with Number the place of the call or value
+	Number   uint64 `json:"number" msgpack:"number"`
+	Output   uint32 `json:"output" msgpack:"output"`   // OfParent: the number of the parent's input
+	Element  uint64 `json:"element" msgpack:"element"` // OfParent: the place in its list
+}
+
 // LossRow is a row of QueryLosses: an agent was lost that had tasks of a job.
 type LossRow struct {
 	At      string  `json:"at" msgpack:"at"`

@@ -122,7 +122,7 @@ func newPager(q *comms.Query) (*pager, error) {
 		p.limit = defaultRows
 	}
 	n := len(q.Cursor)
-	story := n == 24 && q.Kind == comms.QueryStory
+	story := n == 24 && (q.Kind == comms.QueryStory || q.Kind == comms.QueryCalls)
 	switch jobs := q.Kind == comms.QueryJobs; {
 	case n == 0:
 	case jobs && n == len(comms.JobID{}): // see jobRows
@@ -208,6 +208,8 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.
 		err = c.environmentRows(p, q, g)
 	case comms.QueryStory:
 		err = c.storyRows(p, q, g, losses.alone)
+	case comms.QueryCalls:
+		err = c.callRows(p, q, g)
 	case comms.QueryLosses:
 		err = c.lossRows(p, q.Job, losses)
 	case comms.QueryGraph:

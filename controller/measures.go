@@ -13,6 +13,7 @@ import (
 type counts struct {
 	submitted, done, failed, cancelled atomic.Uint64                      // jobs
 	finished, retried, failedTasks     atomic.Uint64                      // tasks
+	calls                              [3]atomic.Uint64                   // called tasks: done, failed, cancelled
 	moved                              atomic.Uint64                      // tasks
 	restarted                          [core.RestartReasons]atomic.Uint64 // tasks
 	differs                            atomic.Uint64                      // datasets
@@ -45,8 +46,8 @@ func counter(n *atomic.Uint64) func() float64 { return func() float64 { return f
 // Measures are the controller's metrics; docs/metrics.md lists them.
 func (c *Controller) Measures() []metrics.Measure {
 	n := &c.counts
-	const links, jobs, attempts, restarts, messages, joins = "Links to peers that are connected or may reconnect, by the role of the peer.",
-		"Jobs whose acceptance or end is durable, by event.", "Task attempts whose end is durable, by outcome.", "Tasks restarted, by reason.",
+	const links, jobs, attempts, calls, restarts, messages, joins = "Links to peers that are connected or may reconnect, by the role of the peer.",
+		"Jobs whose acceptance or end is durable, by event.", "Task attempts whose end is durable, by outcome.", "Called tasks whose end is durable, by outcome.", "Tasks restarted, by reason.",
 		"Messages received, by the role of the sender.", "Requests to join the cluster, by outcome."
 	all := []metrics.Measure{
 		{Name: "cascade_controller_links", Help: links, Label: [2]string{"role", "agent"}, Read: func() float64 { return c.linksOf("agent") }},
@@ -58,6 +59,9 @@ func (c *Controller) Measures() []metrics.Measure {
 		{Name: "cascade_controller_task_attempts_total", Help: attempts, Label: [2]string{"outcome", "finished"}, Read: counter(&n.finished)},
 		{Name: "cascade_controller_task_attempts_total", Help: attempts, Label: [2]string{"outcome", "retried"}, Read: counter(&n.retried)},
 		{Name: "cascade_controller_task_attempts_total", Help: attempts, Label: [2]string{"outcome", "failed"}, Read: counter(&n.failedTasks)},
+		{Name: "cascade_controller_calls_total", Help: calls, Label: [2]string{"outcome", "finished"}, Read: counter(&n.calls[0])},
+		{Name: "cascade_controller_calls_total", Help: calls, Label: [2]string{"outcome", "failed"}, Read: counter(&n.calls[1])},
+		{Name: "cascade_controller_calls_total", Help: calls, Label: [2]string{"outcome", "cancelled"}, Read: counter(&n.calls[2])},
 		{Name: "cascade_controller_tasks_reassigned_total", Help: "Tasks reassigned to another agent or agent process: stolen by an idle agent, or taken from one that was lost or drains.", Read: counter(&n.moved)},
 		{Name: "cascade_controller_datasets_mismatched_total", Help: "Recomputed datasets whose content differs from the original.", Read: counter(&n.differs)},
 		{Name: "cascade_controller_messages_received_total", Help: messages, Label: [2]string{"role", "client"}, Read: counter(&n.fromClients)},

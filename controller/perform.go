@@ -212,6 +212,8 @@ func (c *Controller) record(id comms.JobID, g *dag.Graph, events []comms.Event, 
 			cut(e)
 		case e.Kind == comms.EventFinished && e.Usage != nil:
 			add(e.Task, e.Usage)
+		case e.Kind == comms.EventCall:
+			c.counts.countCall(of, e)
 		case e.Kind == comms.EventSteps:
 			ends, _ = comms.ReadEnds(e.Steps, ends[:0]) // what cannot be read counts for nothing
 			for k := range ends {
@@ -226,7 +228,7 @@ func (c *Controller) record(id comms.JobID, g *dag.Graph, events []comms.Event, 
 	}
 	// The costs of ended jobs are folded in when a client asks for profiles, or there are
 	// many of them: for many jobs with one graph that is done once.
-	if of.ended = of.ended || final; len(of.samples) < maxSamples {
+	if of.ended = of.ended || final; len(of.samples)+of.calls.n < maxSamples {
 		return departed
 	}
 	c.foldAll(g, of)
@@ -234,11 +236,14 @@ func (c *Controller) record(id comms.JobID, g *dag.Graph, events []comms.Event, 
 	return departed
 }
 
-// foldEnded takes what ended jobs cost into the profiles. c.mu is held.
+// foldEnded takes what ended jobs cost, and all called tasks, into the profiles: a session may
+// go on for long. c.mu is held.
 func (c *Controller) foldEnded() {
 	for g, of := range c.samples {
 		if of.ended {
 			c.foldAll(g, of)
+		} else {
+			c.dirty += of.calls.fold(c.book, g.Name)
 		}
 	}
 }
@@ -246,6 +251,7 @@ func (c *Controller) foldEnded() {
 // foldAll takes what is known of the tasks of a graph into the profiles.
 func (c *Controller) foldAll(g *dag.Graph, of *costs) {
 	c.fold(g, of.samples)
+	c.dirty += of.calls.fold(c.book, g.Name)
 	if of.samples = of.samples[:0]; of.ended {
 		of.memory.fold(c.book, g)
 		delete(c.samples, g)
@@ -267,6 +273,7 @@ type costs struct {
 	seen    []uint8 // of each group, up to manySamples
 	drift   *drift  // nil of jobs that are not planned again
 	memory  memories
+	calls   callCosts
 }
 
 // A mean looks back on 50 runs: of a group that has had more some are enough.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cascade-run/cascade/comms"
@@ -424,7 +425,7 @@ func storyRow(g *dag.Graph, e *comms.Event, agent string) *comms.StoryRow {
 		detail = append(detail, fmt.Sprintf("%s %d bytes %s", g.DatasetName(dag.Dataset(d.Ref)), d.Size, where))
 	}
 	if e.Usage != nil {
-		detail = append(detail, fmt.Sprintf("%g s", seconds(e.Usage.Duration)))
+		detail = append(detail, strconv.FormatFloat(seconds(e.Usage.Duration), 'f', -1, 64)+" s")
 		if d := e.Usage.Device; d != nil {
 			detail = append(detail, fmt.Sprintf("%d values of %d bytes copied from a device to the host, %d kept there", d.Copies, d.Bytes, d.Kept))
 		}
@@ -462,10 +463,10 @@ func causeText(g *dag.Graph, e *comms.Event) string {
 			text += " was published"
 		}
 	case comms.CauseTask:
-		text = g.TaskName(c.Ref.Task) + " ended"
 		if e.Kind == comms.EventCall {
-			text = ""
+			return e.CallText()
 		}
+		text = g.TaskName(c.Ref.Task) + " ended"
 	case comms.CauseExecutor:
 		text = fmt.Sprintf("executor %d", c.Number)
 	case comms.CauseUser:

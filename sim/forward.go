@@ -52,7 +52,7 @@ type called struct {
 // called sees the end of a call stored. Each that a task of a graph makes ends once,
 // wherever it runs and however often; what calls call may run again with them.
 func (o *oracle) called(job comms.JobID, e *comms.Event) {
-	name, _, _ := strings.Cut(e.Cause.Text, " ")
+	name := e.CallName()
 	_, number, direct := strings.Cut(name, "/")
 	n, err := strconv.Atoi(number)
 	if !direct || err != nil {

@@ -133,7 +133,7 @@ func describe(m comms.Message) (string, []comms.JobID) {
 			it := &m.Items[i]
 			fmt.Fprintf(&b, " %d over %v back %q data %s", it.Grant, it.Over, it.Back, refs(it.Outputs))
 			if it.Event != nil {
-				fmt.Fprintf(&b, " %s %s", eventNames[it.Event.Kind], it.Event.Cause.Text)
+				fmt.Fprintf(&b, " %s %s", eventNames[it.Event.Kind], it.Event.CallText())
 			}
 		}
 		return "GrantReport" + b.String(), nil

@@ -18,7 +18,7 @@ import (
 type caller struct {
 	job    *job
 	task   taskIndex
-	name   string // of the task, once a call was named
+	name   []byte // of the task, once a call was named; it is in events
 	run    *run   // nil between two tries
 	once   bool   // another run of it meets nothing
 	calls  callTable
@@ -161,9 +161,13 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 	if m.Kind == 0 {
 		return c.putValue(by, r, m, sum)
 	}
-	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays()})
+	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays(),
+		made: c.now.UnixNano()})
 	by.calls.set(m.Ref, at)
 	at.row().args = make([]argument, len(m.Inputs))
+	if reads := comms.AppendEdges(nil, m.Inputs); reads != nil {
+		at.row().reads = &reads
+	}
 	for i := range m.Inputs {
 		if err := c.callArgument(by, r, at, i, &m.Inputs[i]); err != nil {
 			c.giveUp(at) // the next try does not meet a call that cannot run
@@ -257,6 +261,27 @@ func (c *Core) dropCall(r *run, at rowRef) {
 	c.maybeForget(at)
 }
 
+// taskName is the name of a caller's task.
+func (by *caller) taskName() []byte {
+	if by.name == nil {
+		by.name = []byte(by.job.taskName(by.task))
+	}
+	return by.name
+}
+
+// callEvent is what the controller is told of the end of a call: one event of the root of calls.
+func (c *Core) callEvent(j *job, w *callRow, e *comms.Event) comms.Event {
+	t := &comms.Called{Ref: w.ref, Name: w.name, Function: w.shape.kind.Function, Host: w.at, Made: w.made}
+	if w.reads != nil {
+		t.Reads = *w.reads
+	}
+	if root, _ := j.root(); t.Host == "" && root.hosted() != nil {
+		t.Host = c.cfg.Agent
+	}
+	return comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
+		Cause: comms.Cause{Kind: comms.CauseTask}, Parent: j.dyn.by.taskName(), Called: t}
+}
+
 // tellRoot passes the end of a call on to the task of a graph from which it comes, or
 // to the agent whose that is.
 func (c *Core) tellRoot(j *job, e comms.Event) {
@@ -266,9 +291,7 @@ func (c *Core) tellRoot(j *job, e comms.Event) {
 	}
 	if h := root.hosted(); h != nil {
 		if w := root.dyn.rows.at(t); !w.left() {
-			theirs := e
-			theirs.Executor = 0
-			c.report(h.owner, comms.GrantItem{Grant: w.grant, Event: &theirs})
+			c.report(h.owner, comms.GrantItem{Grant: w.grant, Event: &e})
 		}
 		return
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -272,8 +273,22 @@ func describeEvent(e comms.Event) string {
 			s += fmt.Sprintf(" %d", e.Cause.Number)
 		}
 	}
-	if e.Cause.Text != "" {
-		s += " (" + e.Cause.Text + ")"
+	if text := cmp.Or(e.CallText(), e.Cause.Text); text != "" {
+		s += " (" + text + ")"
+	}
+	if e.Called != nil {
+		edges, err := comms.ReadEdges(e.Called.Reads)
+		for _, r := range edges {
+			s += fmt.Sprintf(", input %d is ", r.Port)
+			if r.From == comms.FromInput {
+				s += fmt.Sprintf("input %d[%d] of its parent", r.Output, r.Element)
+			} else {
+				s += fmt.Sprintf("%d.%d.%d[%d]", r.Ref.Strand, r.Ref.Number, r.Output, r.Element)
+			}
+		}
+		if err != nil {
+			s += err.Error()
+		}
 	}
 	if e.Count > 0 {
 		s += fmt.Sprintf(", count %d", e.Count)

@@ -1,11 +1,8 @@
 package core
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -59,26 +56,28 @@ func (rs *callRows) add(r callRow) {
 
 // callRow is a dynamic task: a call, or a value that was put.
 type callRow struct {
-	ref     comms.CallRef
-	shape   *callShape   // nil of a value, and of a row that was forgotten
-	sum     xxh3.Uint128 // of all that was asked for
-	name    string       // that the caller gave it; "" none
-	with    []byte
-	args    []argument
-	readers []reader         // arguments that wait for what it returns
-	failed  *comms.TaskError // how it ended badly
-	out     *outgoing        // at another agent, when it is there or about to go
-	at      string           // the agent on which it has ended, when that is not this one
-	stays   bool             // it goes nowhere: it came back, or must run here
-	value   bool             // a value that was put
-	dropped bool             // its parent reads it no more
-	run     comms.RunID      // of its parent that made it, or met it, last
+	ref      comms.CallRef
+	shape    *callShape   // nil of a value, and of a row that was forgotten
+	sum      xxh3.Uint128 // of all that was asked for
+	name     string       // that the caller gave it; "" none
+	with     []byte
+	made     int64   // when it was called: wall-clock nanoseconds
+	reads    *[]byte // what it reads by reference, as comms.AppendEdges writes it; nil: nothing
+	args     []argument
+	readers  []reader         // arguments that wait for what it returns
+	failed   *comms.TaskError // how it ended badly
+	out      *outgoing        // at another agent, when it is there or about to go
+	at       string           // the agent on which it has ended, when that is not this one
+	stays    bool             // it goes nowhere: it came back, or must run here
+	value    bool             // a value that was put
+	dropped  bool             // its parent reads it no more
+	returned bool             // of a hosted task: it went back
+	run      comms.RunID      // of its parent that made it, or met it, last
 
 	// Of hosted tasks, and of what they read.
-	grant    uint64       // the owner's number
-	returned bool         // it went back
-	end      *comms.Event // how it has ended
-	copyOf   *copyKey     // the dataset of the owner that it stands for
+	grant  uint64       // the owner's number
+	end    *comms.Event // how it has ended
+	copyOf *copyKey     // the dataset of the owner that it stands for
 }
 
 // argument is one dataset that a row reads.
@@ -339,17 +338,7 @@ func (j *job) appendRowName(b []byte, t taskIndex) []byte {
 	if by == nil {
 		return append(b, r.name...)
 	}
-	if by.name == "" {
-		by.name = by.job.taskName(by.task)
-	}
-	b = append(append(b, by.name...), '/')
-	if r.name != "" {
-		b = append(append(b, r.name...), '-')
-	}
-	if s := r.ref.Strand; s != 0 {
-		b = append(hex.AppendEncode(b, binary.BigEndian.AppendUint64(make([]byte, 0, 8), s)[:4]), '.')
-	}
-	return strconv.AppendUint(b, r.ref.Number, 10)
+	return comms.AppendCallName(b, by.taskName(), r.name, r.ref)
 }
 
 // rowInputs are the arguments of a row as sources, by port.
@@ -426,15 +415,7 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 	case j.dropped:
 		return
 	}
-	end := comms.Event{Kind: comms.EventCall, Executor: e.Executor, Usage: e.Usage, Error: e.Error, Count: uint64(comms.Try(e.Attempt)),
-		Cause: comms.Cause{Kind: comms.CauseTask, Text: string(append(append(j.appendRowName(make([]byte, 0, 96), e.Task), ' '), w.shape.kind.Function...))}}
-	switch root, _ := j.root(); {
-	case w.at != "":
-		end.Cause.Text += " on " + w.at
-	case root.hosted() != nil:
-		end.Cause.Text += " on " + c.cfg.Agent
-	}
-	c.tellRoot(j, end)
+	c.tellRoot(j, c.callEvent(j, w, e))
 }
 
 // rowEnded hands on how a row has ended. It needs its arguments no more.

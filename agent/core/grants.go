@@ -183,7 +183,7 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 	j, t, w := at.job, at.task, at.row()
 	e := *m.Event
-	if e.Task, e.Executor = t, 0; e.Usage != nil {
+	if e.Task = t; e.Usage != nil {
 		c.callSeconds.add(float64(e.Usage.Duration) / 1e9)
 	}
 	w.out.end, w.at = &e, w.out.host.name

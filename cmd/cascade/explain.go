@@ -70,19 +70,31 @@ const notThere = "not there yet"
 
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain JOB TASK",
+		Use:   "explain JOB [TASK]",
 		Short: "Explain why a task runs where and when it does, or waits",
 		Long: `Show where a task runs, which input arrived last, how long the task waited for
 free resources, and what the plan says about it. For a task that has not
 started, show what it waits for: other tasks, free resources, its environment.
-TASK is one task, such as spread[2,500].
+TASK is one task, such as spread[2,500], or a called task that has ended, such
+as root/3. Without TASK, show where the time of a session went, or of a job
+whose tasks called others: by function, as far as the ends of called tasks tell.
 
 ` + jobHelp,
-		Example: "  cascade explain last spread[2]",
-		Args:    cobra.ExactArgs(2),
+		Example: "  cascade explain last spread[2]\n  cascade explain work\n  cascade explain work root/3",
+		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
-				x, err := a.explain(c.Context(), client, j, args[1])
+				g, _, err := client.Graph(c.Context(), j.ID())
+				if err != nil {
+					return err
+				}
+				if len(args) == 1 {
+					return a.explainCalls(c.Context(), client, j, g)
+				}
+				if _, known := g.Lookup(args[1]); !known && strings.Contains(args[1], "/") {
+					return a.explainCall(c.Context(), client, j, g, args[1])
+				}
+				x, err := a.explain(c.Context(), client, j, g, args[1])
 				if err != nil {
 					return err
 				}
@@ -96,11 +108,7 @@ TASK is one task, such as spread[2,500].
 	}
 }
 
-func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Job, name string) (*explanation, error) {
-	g, _, err := client.Graph(ctx, j.ID())
-	if err != nil {
-		return nil, err
-	}
+func (a *app) explain(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph, name string) (*explanation, error) {
 	i, ok := g.Lookup(name)
 	if !ok {
 		return nil, badInputf("explain: no task %q in job %s%s; give one task, not a family: cascade ls tasks lists them", name, g.Name, nearTask(g, name))

@@ -18,8 +18,8 @@ import (
 )
 
 // findJob returns the job that a command line names: its ID, the beginning or the
-// end of it, its name (then the newest of that name), or "last". IDs begin with the
-// time, so that jobs of one morning differ at the end.
+// end of it, its name (then the newest of that name; of a session that which its program gave
+// it will do), or "last". IDs begin with the time, so that jobs of one morning differ at the end.
 func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade.Job, error) {
 	if id, err := comms.ParseJobID(name); err == nil {
 		return client.Job(id), nil
@@ -33,6 +33,12 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 		return nil, err
 	}
 	if len(named) > 0 && (name == "last" || named[0].Name == name) {
+		return rowJob(client, named[0])
+	}
+	if named, err = cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "session "+name, 1); err != nil {
+		return nil, err
+	}
+	if len(named) > 0 {
 		return rowJob(client, named[0])
 	}
 	if len(name) < 4 || strings.Trim(name, "0123456789abcdef-") != "" { // no ID begins or ends so
@@ -76,8 +82,8 @@ func (a *app) withJob(ctx context.Context, name string, f func(*cascade.Client, 
 	})
 }
 
-const jobHelp = `JOB is an ID, the beginning or end of an ID, a job name (the newest job of that
-name), or last.`
+const jobHelp = `JOB is an ID, the beginning or end of an ID, the name of a job or session (the
+newest of that name), or last.`
 
 // statusJobs is how many jobs status lists unless --all is given.
 const statusJobs = 20
@@ -204,7 +210,7 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) er
 func (a *app) lsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls",
-		Short: "List jobs, tasks, datasets, agents or environments",
+		Short: "List jobs, tasks, calls, datasets, agents or environments",
 		Example: `  cascade ls jobs
   cascade ls tasks last --json
   cascade ls agents --to hpc`,
@@ -225,7 +231,7 @@ func (a *app) lsCommand() *cobra.Command {
 			})
 		},
 	}
-	c.AddCommand(jobs, agents,
+	c.AddCommand(jobs, agents, a.listCallsCommand(),
 		listCommand[comms.TaskRow](a, "tasks", "List the tasks of a job", comms.QueryTasks,
 			"name", "state", "attempt", "agent", "started", "seconds", "peak_memory", "bytes_out", "error"),
 		listCommand[comms.DatasetRow](a, "datasets", "List the datasets of a job", comms.QueryDatasets,

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +47,72 @@ var (
 	_ = cascade.Func1("Refuses", refuses, "values -> sum")
 	_ = cascade.Func1x2("Years", years, "with -> this, next")
 
+	twiceTask  = cascade.Func1("Twice", twice, "n -> m")
+	totalTask  = cascade.Func2("Total", totalOf, "values, more -> sum")
+	brokenTask = cascade.Func1("Broken", broken, "n -> m")
+	fanTask    = cascade.Func1("Fan", fan, "n -> sum")
+	_          = cascade.Func0("Calls", calls, "-> sum")
+
 	errNoData = cascade.RegisterError("nodata", errors.New("no data for this date"))
 )
+
+func twice(_ context.Context, n int) (int, error) { return 2 * n, nil }
+
+func totalOf(_ context.Context, values cascade.List[int], more int) (sum int, err error) {
+	for _, v := range values.All() {
+		sum += v
+	}
+	return sum + more, nil
+}
+
+func broken(_ context.Context, n int) (int, error) {
+	return 0, fmt.Errorf("number %d: %w", n, errNoData)
+}
+
+// fan calls others one by one, so that they end in one order.
+func fan(ctx context.Context, n int) (int, error) {
+	a := twiceTask.Go(ctx, cascade.Val(n))
+	if _, err := a.Get(ctx); err != nil {
+		return 0, err
+	}
+	b := twiceTask.Go(ctx, a)
+	if _, err := b.Get(ctx); err != nil {
+		return 0, err
+	}
+	more, err := cascade.Put(ctx, 100)
+	if err != nil {
+		return 0, err
+	}
+	return totalTask.Go(ctx, cascade.Futures(a, b), more).Get(ctx)
+}
+
+// calls has fan called, and a function that fails.
+func calls(ctx context.Context) (int, error) {
+	sum, err := fanTask.Go(ctx, cascade.Val(1), cascade.CallName("first")).Get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := brokenTask.Go(ctx, cascade.Val(7)).Get(ctx); !errors.Is(err, errNoData) {
+		return 0, fmt.Errorf("the broken function gives: %w", err)
+	}
+	return sum, nil
+}
+
+// session runs calls as a program does: in a session of this name.
+func (h *host) session(name string) (err error) {
+	ctx := h.t.Context()
+	cluster, err := cascade.Local(ctx, cascade.WithState(h.state), cascade.WithCPU(2))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Close()) }()
+	s, err := cluster.Session(ctx, cascade.WithSessionName(name))
+	if err != nil {
+		return err
+	}
+	_, err = calls(s.Context())
+	return errors.Join(err, s.Close(ctx))
+}
 
 type rampSettings struct{ N int }
 
@@ -218,6 +283,7 @@ var varying = []struct {
 	{regexp.MustCompile(`"(\w*seconds|cpu|peak_memory|executor)":[-+.e\d]+`), `"$1":N`},
 	{regexp.MustCompile(`\b[\d.]+(us|ms|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b[\d.]+ s\b`), "DURATION"},
+	{regexp.MustCompile(`[\d.]+ on average`), "N on average"},
 	{regexp.MustCompile(`mean parallelism [\d.]+`), "mean parallelism N"},
 	// Of equal tasks of a family any may have taken longest.
 	{regexp.MustCompile(`(?m)(critical path  DURATION: .*)\[\d+\]`), "$1[N]"},
@@ -248,7 +314,7 @@ func (h *host) plain(s string) string {
 
 // Scripts are transcripts of a user's session: files that they write, and
 // commands with what they print. "last" and "only" choose among the lines, where
-// their number depends on how fast the job is; "sorted" has the lines of groups that
+// their number depends on how fast the job is; "columns" has the first of a table; "sorted" has the lines of groups that
 // run side by side, and end in any order, by their names. Rewrite them with -rewrite.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
@@ -272,6 +338,13 @@ func TestScripts(t *testing.T) {
 					return err.Error()
 				}
 				return string(b)
+			case "session": // a program that calls
+				var name string
+				d.ScanArgs(t, "name", &name)
+				if err := h.session(name); err != nil {
+					t.Fatal(err)
+				}
+				return ""
 			case "cascade":
 				line, in, _ := strings.Cut(d.Input, "\n")
 				args := strings.Fields(line)
@@ -303,6 +376,17 @@ func shown(d *datadriven.TestData, text string) string {
 	lines := strings.SplitAfter(text, "\n")
 	if only, ok := d.Arg("only"); ok {
 		lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, only.Vals[0]) })
+	}
+	if columns, ok := d.Arg("columns"); ok { // the first of a table
+		n, err := strconv.Atoi(columns.Vals[0])
+		if err != nil {
+			return err.Error()
+		}
+		for i, l := range lines {
+			cells := strings.Split(strings.TrimSuffix(l, "\n"), "  ")
+			lines[i] = strings.Join(cells[:min(n, len(cells))], "  ") + "\n"
+		}
+		lines = slices.DeleteFunc(lines, func(l string) bool { return l == "\n" })
 	}
 	if d.HasArg("last") {
 		lines = lines[max(len(lines)-2, 0):]

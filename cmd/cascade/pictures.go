@@ -138,9 +138,16 @@ func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comm
 		for i := range rows {
 			a.cutOffTask(&rows[i])
 		}
-		r, err := report.NewRun(g, rows)
+		calls, more, err := calledBy(ctx, client, j, "")
 		if err != nil {
 			return err
+		}
+		r, err := report.NewRun(g, rows, calls)
+		if err != nil {
+			return err
+		}
+		if r.More = more; more {
+			fmt.Fprintf(a.err, "of the called tasks these are the first %d that ended\n", len(calls))
 		}
 		if r.Lost, err = losses(ctx, client, j.ID()); err != nil {
 			return err

@@ -192,7 +192,7 @@ func repeats(rows []comms.TaskRow, retries uint64) uint64 {
 // criticalPath names the tasks that the run's end waited for, one after the other,
 // and tells for how many seconds they ran.
 func criticalPath(g *dag.Graph, rows []comms.TaskRow) (seconds float64, names []string, err error) {
-	r, err := report.NewRun(g, rows)
+	r, err := report.NewRun(g, rows, nil)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -73,6 +73,7 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 		"Job": job, "Lost": r.Lost, "Took": r.End(), "Started": len(r.Tasks), "Hosts": r.hosts(),
 		"Actual":   template.HTML(r.Chart("as it ran: "+Seconds(r.End()), end).SVG()), //nolint:gosec // the chart escapes all names
 		"Families": r.families(), "Classes": r.classes(), "Ways": r.ways(moves), "Path": longest(path), "Steps": len(path),
+		"Called": r.Functions(), "Ended": len(r.Called), "More": r.More,
 	}
 	if len(planned.Bars) > 0 {
 		planned.Title, planned.End, planned.Classes = "as it was planned: "+Seconds(planned.end()), end, groupNames(r.Graph)
@@ -194,6 +195,9 @@ func (r *Run) classes() []class {
 			hours[name+" hours"] += h * float64(n) / 1000
 		}
 	}
+	for i := range r.Calls {
+		hours["hours of called tasks"] += r.Calls[i].Seconds / 3600
+	}
 	var rows []class
 	for _, name := range slices.Sorted(maps.Keys(hours)) {
 		rows = append(rows, class{name, hours[name]})
@@ -204,8 +208,8 @@ func (r *Run) classes() []class {
 // host sums up what ran on one agent.
 type host struct {
 	Name            string
-	Tasks           int
-	Busy            float64 // seconds of tasks
+	Tasks, Calls    int
+	Busy            float64 // seconds of both
 	BytesIn, Output uint64
 	Clock           float64
 	Lost            bool // and not back
@@ -225,6 +229,14 @@ func (r *Run) hosts() []host {
 		h.Busy += t.Seconds
 		h.BytesIn += t.BytesIn
 		h.Output += t.BytesOut
+	}
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		h := &rows[c.Host]
+		h.Calls++
+		h.Busy += c.Seconds
+		h.BytesIn += c.BytesIn
+		h.Output += c.BytesOut
 	}
 	for _, l := range r.Lost {
 		h := slices.IndexFunc(rows, func(h host) bool { return h.Name == l.Agent })

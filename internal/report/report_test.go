@@ -101,7 +101,7 @@ func twoHosts(t testing.TB) *Run {
 		"post[1] failed b 2 12 2",
 		"post[2] done b 1 13 1.5",
 		"join    done a 1 25 0.5",
-	), comms.TaskRow{Name: "never", State: "skipped"}))
+	), comms.TaskRow{Name: "never", State: "skipped"}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ tasks:
 				lines = append(lines, fmt.Sprintf("%s done %c %d %.9f %.3f", name, 'a'+host, i, 100+start+skew[host], took))
 			}
 		}
-		r, err := NewRun(g, rows(rt, g, lines...))
+		r, err := NewRun(g, rows(rt, g, lines...), nil)
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -20,6 +20,11 @@ type Run struct {
 
 	Lost []comms.LossRow // agents that were lost meanwhile
 
+	Called []comms.CallRow // all called tasks that have ended
+	Calls  []Call          // those that began, in the order in which they ended
+	More   bool            // there are others that are not in these lists
+
+	began   time.Time
 	at      map[dag.TaskIndex]int // place in Tasks
 	members map[int][]int         // places of the tasks of each group over elements
 }
@@ -31,11 +36,10 @@ type Task struct {
 	Start, Finish float64
 }
 
-// NewRun makes a Run of the rows of a job's tasks.
-func NewRun(g *dag.Graph, rows []comms.TaskRow) (*Run, error) {
+// NewRun makes a Run of the rows of a job's tasks, and of the tasks that these called.
+func NewRun(g *dag.Graph, rows []comms.TaskRow, calls []comms.CallRow) (*Run, error) {
 	r := &Run{Graph: g}
 	started := make([]time.Time, 0, len(rows))
-	var began time.Time
 	for _, row := range rows {
 		if row.Started == "" || row.Agent == "" {
 			continue
@@ -46,25 +50,40 @@ func NewRun(g *dag.Graph, rows []comms.TaskRow) (*Run, error) {
 		}
 		r.Tasks = append(r.Tasks, Task{TaskRow: row})
 		started = append(started, at)
-		if began.IsZero() || at.Before(began) {
-			began = at
-		}
-		r.Hosts = append(r.Hosts, row.Agent)
+		r.begins(row.Agent, at)
+	}
+	if err := r.addCalls(calls); err != nil {
+		return nil, err
 	}
 	slices.Sort(r.Hosts)
 	r.Hosts = slices.Compact(r.Hosts)
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
 		t.Host, _ = slices.BinarySearch(r.Hosts, t.Agent)
-		t.Start = started[i].Sub(began).Seconds()
+		t.Start = started[i].Sub(r.began).Seconds()
 		t.Finish = t.Start + t.Seconds
 	}
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		c.Host, _ = slices.BinarySearch(r.Hosts, c.Agent)
+		c.Start, c.Made = c.started.Sub(r.began).Seconds(), c.made.Sub(r.began).Seconds()
+		c.Finish = c.Start + c.Seconds
+	}
+	r.link()
 	if err := r.align(); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(r.Tasks, func(a, b Task) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Index, b.Index)) })
 	r.number()
 	return r, nil
+}
+
+// begins notes an agent on which something began.
+func (r *Run) begins(agent string, at time.Time) {
+	if r.began.IsZero() || at.Before(r.began) {
+		r.began = at
+	}
+	r.Hosts = append(r.Hosts, agent)
 }
 
 func (r *Run) number() {
@@ -84,6 +103,9 @@ func (r *Run) End() float64 {
 	end := 0.0
 	for i := range r.Tasks {
 		end = max(end, r.Tasks[i].Finish)
+	}
+	for i := range r.Calls {
+		end = max(end, r.Calls[i].Finish)
 	}
 	return end
 }
@@ -122,6 +144,7 @@ func (r *Run) align() error {
 			return err
 		}
 	}
+	r.callsWait(func(from, to int, by float64) { late[from*n+to] = max(late[from*n+to], by) })
 	clock := make([]float64, n)
 	for range n {
 		changed := false
@@ -134,18 +157,34 @@ func (r *Run) align() error {
 		}
 		if !changed {
 			r.Clock = clock
-			first := math.Inf(1)
-			for i := range r.Tasks {
-				first = min(first, r.Tasks[i].Start+clock[r.Tasks[i].Host])
-			}
-			for i := range r.Tasks {
-				t := &r.Tasks[i]
-				t.Start, t.Finish = t.Start+clock[t.Host]-first, t.Finish+clock[t.Host]-first
-			}
+			r.shift(clock)
 			return nil
 		}
 	}
 	return nil
+}
+
+// shift moves what ran by the clocks of its hosts, so that the first begins at 0.
+func (r *Run) shift(clock []float64) {
+	first := math.Inf(1)
+	for i := range r.Tasks {
+		first = min(first, r.Tasks[i].Start+clock[r.Tasks[i].Host])
+	}
+	for i := range r.Calls {
+		first = min(first, r.Calls[i].Start+clock[r.Calls[i].Host])
+	}
+	for i := range r.Tasks {
+		t := &r.Tasks[i]
+		t.Start, t.Finish = t.Start+clock[t.Host]-first, t.Finish+clock[t.Host]-first
+	}
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		owner, _, known := r.parent(c)
+		if !known {
+			owner = c.Host
+		}
+		c.Start, c.Finish, c.Made = c.Start+clock[c.Host]-first, c.Finish+clock[c.Host]-first, c.Made+clock[owner]-first
+	}
 }
 
 // waits calls f with each task that started and whose outputs task i reads; whole
@@ -175,11 +214,16 @@ func groupNames(g *dag.Graph) (names []string) {
 
 // Chart shows what ran where.
 func (r *Run) Chart(title string, end float64) *Chart {
-	c := &Chart{Title: title, Rows: r.Hosts, End: end, Classes: groupNames(r.Graph), Bars: make([]Bar, len(r.Tasks))}
+	c := &Chart{Title: title, Rows: r.Hosts, End: end, Classes: groupNames(r.Graph), Bars: make([]Bar, 0, len(r.Tasks)+len(r.Calls))}
 	for i := range r.Tasks {
 		t := &r.Tasks[i]
-		c.Bars[i] = Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: t.Group, Failed: t.State == "failed",
-			Text: fmt.Sprintf("%s: %s, %s to %s", t.Name, t.State, Seconds(t.Start), Seconds(t.Finish))}
+		c.Bars = append(c.Bars, Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: t.Group, Failed: t.State == "failed",
+			Text: fmt.Sprintf("%s: %s, %s to %s", t.Name, t.State, Seconds(t.Start), Seconds(t.Finish))})
+	}
+	for i := range r.Calls {
+		t := &r.Calls[i]
+		c.Bars = append(c.Bars, Bar{Row: t.Host, Start: t.Start, Finish: t.Finish, Class: t.Function, Failed: t.State == "failed",
+			Text: fmt.Sprintf("%s, %s: %s, %s to %s", t.Name, t.Function, t.State, Seconds(t.Start), Seconds(t.Finish))})
 	}
 	return c
 }

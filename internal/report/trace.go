@@ -44,12 +44,15 @@ func (r *Run) Trace(w io.Writer) error {
 		}
 	}
 	named := map[[2]uint32]bool{}
+	thread := func(host int, executor uint32) {
+		if at := [2]uint32{uint32(host), executor}; !named[at] {
+			named[at] = true
+			t.write(event{Name: "thread_name", Ph: "M", PID: host + 1, TID: executor, Args: map[string]any{"name": fmt.Sprintf("executor %d", executor)}})
+		}
+	}
 	for i := range r.Tasks {
 		k := &r.Tasks[i]
-		if at := [2]uint32{uint32(k.Host), k.Executor}; !named[at] {
-			named[at] = true
-			t.write(event{Name: "thread_name", Ph: "M", PID: k.Host + 1, TID: k.Executor, Args: map[string]any{"name": fmt.Sprintf("executor %d", k.Executor)}})
-		}
+		thread(k.Host, k.Executor)
 		took := k.Seconds * 1e6
 		args := map[string]any{"state": k.State, "attempt": k.Attempt, "cpu_seconds": k.CPU, "peak_memory": k.PeakRSS, "bytes_in": k.BytesIn, "bytes_out": k.BytesOut}
 		if k.Error != "" {
@@ -57,10 +60,17 @@ func (r *Run) Trace(w io.Writer) error {
 		}
 		t.write(event{Name: k.Name, Cat: k.Group, Ph: "X", TS: k.Start * 1e6, Dur: &took, PID: k.Host + 1, TID: k.Executor, Args: args})
 	}
-	if len(r.Tasks) <= traceArrows {
-		if err := r.arrows(&t); err != nil {
+	for i := range r.Calls {
+		k := &r.Calls[i]
+		thread(k.Host, k.Executor)
+		t.call(k)
+	}
+	if len(r.Tasks)+len(r.Calls) <= traceArrows {
+		id, err := r.arrows(&t)
+		if err != nil {
 			return err
 		}
+		r.callArrows(&t, id)
 		if err := r.received(&t); err != nil {
 			return err
 		}
@@ -75,8 +85,19 @@ func (r *Run) Trace(w io.Writer) error {
 	return nil
 }
 
-func (r *Run) arrows(t *tracer) error {
-	id := 0
+// call writes the interval of a called task.
+func (t *tracer) call(k *Call) {
+	took := k.Seconds * 1e6
+	args := map[string]any{"state": k.State, "function": k.Function, "caller": k.Parent, "tries": k.Tries, "waited_seconds": k.Waited(), "cpu_seconds": k.CPU,
+		"peak_memory": k.PeakRSS, "bytes_in": k.BytesIn, "bytes_out": k.BytesOut}
+	if k.Error != "" {
+		args["error"] = k.Error
+	}
+	t.write(event{Name: k.Name, Cat: k.Function, Ph: "X", TS: k.Start * 1e6, Dur: &took, PID: k.Host + 1, TID: k.Executor, Args: args})
+}
+
+// arrows draws what tasks waited for; it returns the number of the last arrow.
+func (r *Run) arrows(t *tracer) (id int, err error) {
 	for i := range r.Tasks {
 		k := &r.Tasks[i]
 		err := r.waits(dag.TaskIndex(k.Index), func(p *Task, _ bool) {
@@ -86,10 +107,10 @@ func (r *Run) arrows(t *tracer) error {
 			t.write(event{Name: "data", Cat: "data", Ph: "f", BP: "e", TS: k.Start * 1e6, PID: k.Host + 1, TID: k.Executor, ID: id})
 		})
 		if err != nil {
-			return err
+			return id, err
 		}
 	}
-	return nil
+	return id, nil
 }
 
 // received shows what each host was sent, from when it was made until it was needed.
