@@ -418,6 +418,9 @@ func (c *Core) pinFailed(r *run) {
 // while it is needed.
 func (c *Core) lost(k ledger.Key, why error) {
 	j, d := c.dataset(k)
+	if d != nil && j.dyn != nil && d.desc.Ref.Output < argBase {
+		delete(j.data, d.desc.Ref)
+	}
 	if l := c.loans[k]; l != nil {
 		l.lost = true
 		for _, o := range c.jobs {

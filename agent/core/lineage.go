@@ -153,7 +153,6 @@ func (c *Core) lostOfRow(j *job, ref comms.DatasetRef, why error) {
 		c.loseArg(j, ref)
 		return
 	}
-	delete(j.data, ref)
 	j.goneElement(ref)
 	switch w := j.dyn.rows.at(ref.Task); {
 	case j.hosted() == nil:

@@ -261,6 +261,9 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		return s.step(ev)
 	case "disk": // has done what it was asked for first; "rotten": its file is not what was written
+		if len(s.disk) == 0 {
+			return "the disk was asked for nothing\n"
+		}
 		e, rotten := s.disk[0], error(nil)
 		if len(w) > 0 && w[0] == "rotten" {
 			rotten = errors.New("the checksum differs")
