@@ -101,8 +101,10 @@ func (c *Core) endArgs(at rowRef) {
 		w.args = nil
 	}
 	for i := range args {
-		if d := args[i].data; d != nil {
-			args[i].data, args[i].there = nil, false
+		a := &args[i]
+		a.lost, a.hole = false, false
+		if d := a.data; d != nil {
+			a.data, a.there = nil, false
 			c.freeData(at.job, d)
 		}
 	}
