@@ -246,7 +246,8 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), m})
 	case "read-call":
-		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallRead{Run: comms.RunID(number(named["run"])), Ref: callRef(named), Output: uint32(number(cmp.Or(named["output"], "0")))}})
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallRead{Run: comms.RunID(number(named["run"])), Ref: callRef(named), Output: uint32(number(cmp.Or(named["output"], "0"))),
+			Element: uint64(number(cmp.Or(named["element"], "0")))}})
 	case "drop-call", "cancel-call":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallDrop{Run: comms.RunID(number(named["run"])), Refs: []comms.CallRef{callRef(named)},
 			Cancel: d.Cmd == "cancel-call", Why: named["why"]}})
