@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
@@ -178,7 +179,7 @@ func (x *executor) getCall(n uint64) {
 		w.Refs, w.Seen = []comms.CallRef{{Number: n}}, 0
 	case end == nil:
 	case end.Error != nil:
-		x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
+		x.blameCall(end.Error)
 		x.failed(comms.ErrorTask, "what it called failed: "+end.Error.Text())
 		return
 	case end.Outputs[0].Place.Kind == comms.PlaceInline:
@@ -186,7 +187,7 @@ func (x *executor) getCall(n uint64) {
 		return
 	case c.read[n] != nil:
 		if e := c.read[n].Error; e != nil {
-			x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
+			x.blameCall(e)
 			x.failed(comms.ErrorTask, "what it called cannot be read: "+e.Text())
 			return
 		}
@@ -200,6 +201,15 @@ func (x *executor) getCall(n uint64) {
 	w.Wait = c.wait
 	x.held = true
 	x.send(w)
+}
+
+// blameCall says that what a task called gave it a cause to fail. A loss is none: what is lost is recomputed.
+func (x *executor) blameCall(e *comms.TaskError) {
+	job := x.kinds[x.cur.Kind].Job
+	if strings.Contains(e.Text(), "lost") {
+		x.w.fail(job, "run %d of task %d is told of a loss: %s", x.cur.ID, x.cur.Task, e.Text())
+	}
+	x.w.oracle.blame(job)
 }
 
 // gotCall looks at what a call returned.

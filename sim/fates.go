@@ -29,6 +29,7 @@ type fates struct {
 
 	taskFails, executorCrashes, executorHangs, spawnFails int // a chance at each act of a run
 	spillRot, diskFull, moveFails                         int
+	healsRot                                              bool // disks lose nothing any more when all is well
 	createFails, commitFails                              int
 	envFails                                              int
 	cancelFailing                                         int // a client cancels a job of which a task has just failed
@@ -277,6 +278,9 @@ func (w *world) heal() {
 	w.tell("fault", nil, "all is well from now on")
 	w.healed = true
 	f := &w.fate
+	if f.healsRot {
+		f.spillRot = 0
+	}
 	f.executorCrashes, f.executorHangs, f.spawnFails, f.diskFull, f.createFails, f.commitFails, f.moveFails, f.envFails = 0, 0, 0, 0, 0, 0, 0, 0
 	w.client.heal()
 }

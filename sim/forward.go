@@ -50,7 +50,7 @@ type called struct {
 }
 
 // called sees the end of a call stored. Each that a task of a graph makes ends once,
-// wherever it runs and however often; what calls call may run again with them.
+// wherever it runs and however often, but after a loss; what calls call may run again with them.
 func (o *oracle) called(job comms.JobID, e *comms.Event) {
 	name := e.CallName()
 	_, number, direct := strings.Cut(name, "/")
@@ -59,8 +59,8 @@ func (o *oracle) called(job comms.JobID, e *comms.Event) {
 		return
 	}
 	k := called{job, e.Task, n}
-	if o.ends[k]++; o.ends[k] > o.calls[k] {
-		o.w.fail(job, "call %s ends %d times, and was made %d times", name, o.ends[k], o.calls[k])
+	if o.ends[k]++; o.ends[k] > o.calls[k]+o.rows { // with each loss it may run once more
+		o.w.fail(job, "call %s ends %d times, and was made %d times; %d datasets of calls were lost", name, o.ends[k], o.calls[k], o.rows)
 	}
 }
 

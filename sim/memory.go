@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -40,6 +41,13 @@ type file struct {
 	life uint64
 	desc comms.Desc
 	bad  bool // its bytes have changed
+}
+
+// drawRots makes tasks call much, and lose on disk what does not fit into memory.
+func (f *fates) drawRots(seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 41))
+	f.calls, f.segment, f.shm = pick(r, 700, 1000), pick(r, 700, 1000), pick(r, int64(96<<10), 128<<10)
+	f.spillRot, f.healsRot = pick(r, 200, 500, 900), true
 }
 
 const (

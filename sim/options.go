@@ -17,6 +17,7 @@ type Options struct {
 	Devices  bool     // agents have devices, and tasks ask for them
 	Steals   bool     // several agents that are small for their jobs; idle ones take work of others
 	Varies   bool     // some tasks make other bytes in each attempt
+	Rots     bool     // tasks call much, memory is small, and much of what goes to disk is lost there
 }
 
 // mode is an option that is on or off, with the flag that sets it.
@@ -33,6 +34,7 @@ func (o *Options) modes() []mode {
 		{"steals", &o.Steals, "several agents that are small for their jobs, of which idle ones take work of others"},
 		{"forwards", &o.Forwards, "several agents that are small for their jobs, whose calls go to other agents"},
 		{"varies", &o.Varies, "some tasks make other bytes in each attempt"},
+		{"rots", &o.Rots, "tasks call much, memory is small, and disks lose what is written there"},
 	}
 }
 

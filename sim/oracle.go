@@ -23,6 +23,7 @@ type oracle struct {
 	gangs  gangStarts                   // since the last look
 	calls  map[called]int               // how often each was made
 	ends   map[called]int               // and has ended
+	rows   int                          // datasets of called tasks that were lost
 	waited int                          // tasks that were decided to wait for an agent with more memory
 	words  map[copyID]map[string]string // by agent
 	bare   map[copyID]bool              // those without a hash
@@ -105,6 +106,8 @@ func (o *oracle) rotten(k ledger.Key) {
 	job, task, _, _ := k.Split()
 	if f := o.facts[job]; f != nil {
 		f.lost(dag.TaskIndex(task))
+	} else {
+		o.rows++
 	}
 }
 

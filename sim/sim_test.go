@@ -59,6 +59,8 @@ func TestSeeds(t *testing.T) {
 		{Options{Steals: true}, 150, 2000},
 		{Options{Forwards: true}, 150, 2000},
 		{Options{Varies: true}, 50, 1000},
+		{Options{Rots: true}, 100, 1000},
+		{Options{Rots: true, Forwards: true}, 100, 1000},
 	} {
 		n := uint64(tier.Rounds(c.gate, c.night))
 		if raceEnabled || testing.Short() {

@@ -105,6 +105,9 @@ func newWorld(opt Options) *world {
 	if opt.Forwards {
 		w.fate.drawForwards(opt.Seed)
 	}
+	if opt.Rots {
+		w.fate.drawRots(opt.Seed)
+	}
 	if opt.Varies {
 		w.fate.drawVaries(opt.Seed)
 	}

@@ -15,12 +15,32 @@ import (
 // Bytes in shared memory that are another dataset's, too, are lent: each argument has a part
 // in one reference to them, which holds whatever becomes of that dataset in its job.
 
+// argument is one dataset that a row reads.
+type argument struct {
+	port  uint32     // of the function
+	there bool       // else it waits for the end of a row
+	lost  bool       // its bytes are gone, and are to be looked for
+	hole  bool       // they are gone, and the next run of the parent brings them
+	desc  comms.Desc // with its bytes, when they are no dataset of the ledger
+	data  *dataset   // else, as argRef names it
+	from  *source    // where its bytes are from when they are another dataset's
+}
+
+// argBase is the first output number that stands for an argument of a row: no function
+// has so many outputs.
+const argBase = 1 << 16
+
+// argRef names an argument of a row as a dataset of its job.
+func argRef(t taskIndex, arg int) comms.DatasetRef {
+	return comms.DatasetRef{Task: t, Output: argBase + uint32(arg)}
+}
+
 // putValue keeps a value that a run has put.
 func (c *Core) putValue(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128) error {
 	if len(m.Inputs) != 1 || m.Inputs[0].From != comms.FromValue {
 		return fmt.Errorf("value %v has %d inputs, and is made of one that is its value", m.Ref, len(m.Inputs))
 	}
-	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, sum: sum, value: true})
+	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, sum: sum, value: true, made: c.now.UnixNano()})
 	d := m.Inputs[0].Data
 	d.Ref, d.Attempt = comms.DatasetRef{Task: at.task}, 1
 	if _, err := c.ownValue(r, at.job, d); err != nil {
@@ -86,6 +106,7 @@ func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.Call
 func (c *Core) readCall(by *caller, at rowRef, i int, in *comms.CallInput) {
 	other, _ := by.calls.get(in.Ref)
 	to := reader{at, i, in.Output, in.Element}
+	at.row().args[i].derive(other, in.Output, in.Element)
 	ref := comms.DatasetRef{Task: other.task, Output: in.Output, Element: in.Element}
 	if other.job.at(other.task).state.over() && !slices.Contains(c.rowsEnded, other) || other.job.data[ref] != nil {
 		c.passOn(other, to)
@@ -113,7 +134,7 @@ func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
 		if k < 0 {
 			return fmt.Errorf("it passes its input %d[%d], which it does not have", in.Input, in.Item)
 		}
-		if a := &w.args[k]; a.data == nil {
+		if a := &w.args[k]; a.there && a.data == nil {
 			to := &at.row().args[i]
 			to.desc, to.there = a.desc, true
 			return nil
@@ -126,6 +147,7 @@ func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
 		}
 		ref = refs[in.Item]
 	}
+	at.row().args[i].from = &source{}
 	if d := j.data[ref]; d != nil {
 		c.giveArg(at, i, j, d)
 		return nil
@@ -139,8 +161,7 @@ func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
 		c.giveLoan(at, i, c.loans[key])
 		return nil
 	}
-	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("input %d of its caller is gone: it is recomputed when the caller runs again", in.Input)},
-		comms.Cause{Kind: comms.CauseDataset, Ref: ref}, true)
+	c.lack(at, i, fmt.Sprintf("input %d of its parent is gone", in.Input))
 	return nil
 }
 
@@ -195,6 +216,74 @@ func (c *Core) giveLoan(to rowRef, arg int, l *loan) {
 	a.data = &dataset{desc: l.desc, sealed: true, refs: 1, lent: l}
 	a.data.desc.Ref = argRef(to.task, arg)
 	to.job.data[a.data.desc.Ref] = a.data
+	if a.from != nil {
+		a.from.last = l
+	}
+}
+
+// passOn gives what a row returned to another that reads it. When it is gone the row runs
+// again, and the other waits; when it cannot come that one fails.
+func (c *Core) passOn(at rowRef, to reader) {
+	if to.job.at(to.task).state.over() || to.arg >= len(to.row().args) {
+		return
+	}
+	w := at.row()
+	if d := at.job.data[comms.DatasetRef{Task: at.task, Output: to.output, Element: to.element}]; d != nil { // an element is good although the stream fails
+		c.giveArg(to.rowRef, to.arg, at.job, d)
+		return
+	}
+	why := "there is no such dataset"
+	switch {
+	case w.failed != nil:
+		why = w.failed.Text()
+	case at.job.dyn.by != nil && at.makes(to.output, to.element):
+		if why = c.recompute(at); why == "" {
+			w.readers = append(w.readers, to)
+			return
+		}
+		c.lack(to.rowRef, to.arg, why)
+		return
+	}
+	if at.job.dyn.host != nil {
+		c.sendBack(to.rowRef, fmt.Sprintf("%s: %s", at.job.rowName(at.task), why))
+		return
+	}
+	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.job.rowName(at.task), why)}
+	if w.failed != nil {
+		e.Codes = w.failed.AllCodes() // errors.Is finds the cause through every level
+	}
+	c.fail(to.job, to.task, nil, e, comms.Cause{Kind: comms.CauseTask}, true)
+}
+
+// makes tells whether a row that has ended well has made a dataset, which may be gone.
+func (r rowRef) makes(output uint32, element uint64) bool {
+	w := r.row()
+	if w.value {
+		return output == 0 && element == 0
+	}
+	if int(output) >= len(w.shape.group.Outputs) {
+		return false
+	}
+	if w.shape.group.Outputs[output].Generate == dag.GenerateNone {
+		return element == 0
+	}
+	st := r.job.streams[outputKey{r.task, output}]
+	return st != nil && element < st.next
+}
+
+// giveArg makes a dataset that is here an argument.
+func (c *Core) giveArg(to rowRef, arg int, from *job, d *dataset) {
+	a := &to.row().args[arg]
+	a.there = true
+	if !d.sealed {
+		a.desc = d.desc
+		c.partFrom(a) // it has the bytes
+		return
+	}
+	a.data = c.lend(from, d, to.job, argRef(to.task, arg))
+	if a.from != nil {
+		a.from.last = a.data.lent
+	}
 }
 
 // endLoan ends one argument's part in a loan.

@@ -148,9 +148,12 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 		w := old.row()
 		over := old.job.at(old.task).state.over()
 		if w.sum == sum && !(over && c.released(old)) {
-			c.discardAll(r.ex, m.Values())
-			w.dropped, w.run = false, r.id
+			w.dropped, w.run, w.line.again = false, r.id, false
 			c.tellAgain(old)
+			if !over {
+				return c.bring(by, r, old, m)
+			}
+			c.discardAll(r.ex, m.Values())
 			return nil
 		}
 		c.giveUp(old) // a caller that does not repeat itself, or whose result is needed again
@@ -164,7 +167,9 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays(),
 		made: c.now.UnixNano()})
 	by.calls.set(m.Ref, at)
-	at.row().args = make([]argument, len(m.Inputs))
+	if len(m.Inputs) > 0 {
+		at.row().args = make([]argument, len(m.Inputs))
+	}
 	if reads := comms.AppendEdges(nil, m.Inputs); reads != nil {
 		at.row().reads = &reads
 	}
@@ -213,8 +218,15 @@ func (c *Core) giveUp(at rowRef) {
 
 // maybeForget forgets a row that has ended and that its parent has dropped.
 func (c *Core) maybeForget(at rowRef) {
-	if w := at.row(); w.dropped && at.job.at(at.task).state.over() && len(w.readers) == 0 && !slices.Contains(c.rowsEnded, at) {
-		c.forgetRow(at)
+	w := at.row()
+	if !w.dropped || len(w.readers) > 0 || slices.Contains(c.rowsEnded, at) {
+		return
+	}
+	switch {
+	case at.job.at(at.task).state.over():
+		c.freeDropped(at)
+	case w.line.again && w.line.deps == 0:
+		c.cancelRow(at, "no task needs it any more")
 	}
 }
 
@@ -228,8 +240,9 @@ func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
 		at, ok := r.caller.calls.get(ref)
 		switch {
 		case !ok:
-		case m.Cancel:
+		case m.Cancel && !at.row().line.again: // else it has ended
 			c.cancelRow(at, m.Why)
+		case m.Cancel:
 		default:
 			c.dropCall(r, at)
 		}
@@ -242,16 +255,18 @@ func (c *Core) dropCall(r *run, at rowRef) {
 	w, by := at.row(), r.caller
 	c.endReads(by, at)
 	w.dropped = true
-	if !at.job.at(at.task).state.over() || slices.Contains(c.rowsEnded, at) {
+	if !at.job.at(at.task).state.over() {
+		c.maybeForget(at)
+		return
+	}
+	if slices.Contains(c.rowsEnded, at) {
 		return
 	}
 	if !by.once && !w.value {
 		inline := true
 		for _, ref := range at.job.rowData(at.task) {
-			if d := at.job.data[ref]; d != nil && d.sealed {
-				inline = false
-				c.freeData(at.job, d)
-			}
+			d := at.job.data[ref]
+			inline = inline && d != nil && !d.sealed
 		}
 		if inline {
 			w.dropped = false
@@ -318,7 +333,7 @@ func (c *Core) settleCalls() (some bool) {
 	for len(c.argsLost) > 0 {
 		at := c.argsLost[0]
 		c.argsLost = c.argsLost[1:]
-		some = c.argLost(at) || some
+		some = c.refill(at) || some
 	}
 	for len(c.rowsEnded) > 0 {
 		at := c.rowsEnded[0]

@@ -142,7 +142,7 @@ func (c *Core) checkCalls() error {
 // checkRows compares the rows of dynamic jobs with their callers, and what holds the datasets that
 // they read in memory.
 func (c *Core) checkRows() error {
-	lent := map[*loan]int{}
+	lent, deps := map[*loan]int{}, map[rowRef]uint32{}
 	for _, j := range c.jobs {
 		for _, d := range j.data {
 			if d.lent != nil {
@@ -171,12 +171,22 @@ func (c *Core) checkRows() error {
 				continue
 			}
 			kept++
-			if j.tasks[t].state.over() && (len(w.args) > 0 || w.dropped && len(w.readers) == 0) {
-				return fmt.Errorf("job %s: row %d has ended, and is kept: %d arguments, dropped: %v", j.id, t, len(w.args), w.dropped)
+			for i := range w.args {
+				if from := w.args[i].from; from != nil && from.row.job != nil {
+					deps[from.row]++
+				}
 			}
 		}
 		if kept != j.dyn.kept {
 			return fmt.Errorf("job %s: %d rows are kept, counted %d", j.id, kept, j.dyn.kept)
+		}
+	}
+	for _, j := range c.jobs {
+		if j.dyn == nil || j.dropped {
+			continue
+		}
+		if err := j.checkLineage(deps); err != nil {
+			return fmt.Errorf("job %s: %w", j.id, err)
 		}
 	}
 	for k, l := range c.loans {

@@ -276,6 +276,9 @@ func (c *Core) generatorEnded(r *run) {
 		}
 	}
 	delete(r.job.edgeCache, r.task)
+	if r.job.dyn != nil {
+		return // what it made runs again when it is wanted
+	}
 	for o, out := range r.gs.group.Outputs {
 		if out.Generate == dag.GenerateNone || r.job.stopped != nil {
 			continue

@@ -72,21 +72,13 @@ type callRow struct {
 	value    bool             // a value that was put
 	dropped  bool             // its parent reads it no more
 	returned bool             // of a hosted task: it went back
-	run      comms.RunID      // of its parent that made it, or met it, last
+	line     lineage
+	run      comms.RunID // of its parent that made it, or met it, last
 
 	// Of hosted tasks, and of what they read.
 	grant  uint64       // the owner's number
 	end    *comms.Event // how it has ended
 	copyOf *copyKey     // the dataset of the owner that it stands for
-}
-
-// argument is one dataset that a row reads.
-type argument struct {
-	port  uint32     // of the function
-	there bool       // else it waits for the end of a row
-	lost  bool       // its bytes are gone
-	desc  comms.Desc // with its bytes, when they are no dataset of the ledger
-	data  *dataset   // else, as argRef names it
 }
 
 // reader is an argument of a row.
@@ -104,15 +96,6 @@ type rowRef struct {
 }
 
 func (r rowRef) row() *callRow { return r.job.dyn.rows.at(r.task) }
-
-// argBase is the first output number that stands for an argument of a row: no function
-// has so many outputs.
-const argBase = 1 << 16
-
-// argRef names an argument of a row as a dataset of its job.
-func argRef(t taskIndex, arg int) comms.DatasetRef {
-	return comms.DatasetRef{Task: t, Output: argBase + uint32(arg)}
-}
 
 // mostRows is how many rows a job has. Rows are never used again: the names of datasets are made of
 // them. A parent that calls more gets another job, and the first goes with the last of its rows.
@@ -203,7 +186,7 @@ func (j *job) rowWanted(ref comms.DatasetRef) bool {
 		return false
 	}
 	w := j.dyn.rows.at(ref.Task)
-	return (w.value || w.shape != nil) && (!w.dropped || len(w.readers) > 0)
+	return (w.value || w.shape != nil) && (!w.dropped || len(w.readers) > 0 || w.line.anchor && w.line.deps > 0)
 }
 
 // rowRefs counts who may still read a dataset: an argument its row; what a row made is kept by its parent.
@@ -276,48 +259,6 @@ func (c *Core) pushRow(j *job, r callRow) rowRef {
 	return at
 }
 
-// tryRow makes a row ready when all that it reads is there.
-func (c *Core) tryRow(at rowRef) {
-	t := at.job.at(at.task)
-	if t.state != tWaiting || c.argLost(at) {
-		return
-	}
-	if t.missing, _ = at.row().missing(); t.missing == 0 {
-		c.ready(at.job, entry{at.task, noTask, 0})
-	}
-}
-
-// argLost fails a row that has not begun and whose argument is gone. It tells whether it did.
-func (c *Core) argLost(at rowRef) bool {
-	w := at.row()
-	i := slices.IndexFunc(w.args, func(a argument) bool { return a.lost })
-	if i < 0 {
-		return false
-	}
-	switch at.job.at(at.task).state {
-	case tWaiting, tReady, tDelayed, tPinning:
-	default:
-		return false // it is at another agent, and perhaps needs it no more
-	}
-	c.dropUnplaced(at.job, at.task)
-	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorStore,
-		Message: fmt.Sprintf("what it reads as %s is lost: memory and disk have it no more", w.shape.group.Inputs[w.args[i].port].Name)}, comms.Cause{Kind: comms.CauseMemory}, true)
-	return true
-}
-
-// loseArg notes that the bytes of an argument are gone.
-func (c *Core) loseArg(j *job, ref comms.DatasetRef) {
-	w, d := j.dyn.rows.at(ref.Task), j.data[ref]
-	delete(j.data, ref)
-	if d.lent != nil {
-		c.endLoan(d.lent)
-	}
-	if i := int(ref.Output - argBase); i < len(w.args) {
-		w.args[i].lost, w.args[i].data = true, nil
-		c.argsLost = append(c.argsLost, rowRef{j, ref.Task})
-	}
-}
-
 // missing counts the arguments that are not there.
 func (r *callRow) missing() (n uint32, failed bool) {
 	for i := range r.args {
@@ -375,21 +316,6 @@ func (c *Core) rowArguments(r *run, ex *executor) []comms.RunInput {
 	return out
 }
 
-// endArgs ends the need of a row for its arguments.
-func (c *Core) endArgs(at rowRef) {
-	w := at.row()
-	args := w.args
-	w.args = nil
-	if at.job.dyn.host != nil && w.copyOf == nil && slices.ContainsFunc(args, func(a argument) bool { return !a.there }) {
-		c.unread(at)
-	}
-	for i := range args {
-		if args[i].data != nil {
-			c.freeData(at.job, args[i].data)
-		}
-	}
-}
-
 // noteRow takes an event of a row. Its end is told as an event of the root of calls.
 func (c *Core) noteRow(j *job, e *comms.Event) {
 	w := j.dyn.rows.at(e.Task)
@@ -401,7 +327,7 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 		w.failed = e.Error
 	case comms.EventPublished:
 		for _, d := range e.Outputs {
-			c.tellElement(rowRef{j, e.Task}, d)
+			c.cameElement(rowRef{j, e.Task}, d)
 		}
 		return
 	case comms.EventFinished:
@@ -431,56 +357,27 @@ func (c *Core) rowEnded(at rowRef) {
 	c.wakeAt(c.now) // when it ended in a scheduling pass, who waits for it is answered in the next
 	readers := w.readers
 	w.readers = nil
+	again := w.line.again
+	w.line.again = false
 	for _, to := range readers {
 		c.passOn(at, to)
 		c.tryRow(to.rowRef)
 	}
+	if j.dyn.by != nil {
+		c.readOn(at)
+	}
 	switch w = at.row(); {
+	case !j.at(at.task).state.over(): // it runs once more: what it made is gone again
+		w.line.again = again
 	case w.dropped:
-		c.forgetRow(at)
+		c.freeDropped(at)
 	case w.copyOf != nil:
 		c.endCopy(at)
 	case j.dyn.host != nil:
 		c.hostedEnded(at)
-	default:
+	case !again:
 		c.tellEnd(at)
 	}
-}
-
-// passOn gives what a row returned to another that reads it, or fails that.
-func (c *Core) passOn(at rowRef, to reader) {
-	if to.job.at(to.task).state.over() || to.arg >= len(to.row().args) {
-		return
-	}
-	w := at.row()
-	if d := at.job.data[comms.DatasetRef{Task: at.task, Output: to.output, Element: to.element}]; d != nil { // an element is good although the stream fails
-		c.giveArg(to.rowRef, to.arg, at.job, d)
-		return
-	}
-	why := "it was released"
-	if w.failed != nil {
-		why = w.failed.Text()
-	}
-	if at.job.dyn.host != nil {
-		c.sendBack(to.rowRef, fmt.Sprintf("%s: %s", at.job.rowName(at.task), why))
-		return
-	}
-	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.job.rowName(at.task), why)}
-	if w.failed != nil {
-		e.Codes = w.failed.AllCodes() // errors.Is finds the cause through every level
-	}
-	c.fail(to.job, to.task, nil, e, comms.Cause{Kind: comms.CauseTask}, true)
-}
-
-// giveArg makes a dataset that is here an argument.
-func (c *Core) giveArg(to rowRef, arg int, from *job, d *dataset) {
-	a := &to.row().args[arg]
-	a.there = true
-	if !d.sealed {
-		a.desc = d.desc
-		return
-	}
-	a.data = c.lend(from, d, to.job, argRef(to.task, arg))
 }
 
 // forgetRow frees what a row made: its parent has dropped it, and no row waits for it.
@@ -489,11 +386,7 @@ func (c *Core) forgetRow(at rowRef) {
 	if w.shape == nil && !w.value {
 		return
 	}
-	for _, ref := range j.rowData(at.task) {
-		if d := j.data[ref]; d != nil {
-			c.freeData(j, d)
-		}
-	}
+	c.freeRow(at)
 	if w.shape != nil {
 		for o := range w.shape.group.Outputs {
 			delete(j.streams, outputKey{at.task, uint32(o)})
@@ -509,7 +402,8 @@ func (c *Core) forgetRow(at rowRef) {
 	if made, _ := by.calls.get(old.ref); made == at {
 		by.calls.delete(old.ref)
 	}
-	if j.dyn.kept == 0 && by.jobs[len(by.jobs)-1] != j {
+	c.leaveSources(old.args)
+	if j.dyn.kept == 0 && !j.dropped && by.jobs[len(by.jobs)-1] != j {
 		j.dropped = true
 		by.jobs = slices.DeleteFunc(by.jobs, func(o *job) bool { return o == j })
 		c.touch(j)

@@ -49,9 +49,12 @@ func (c *Core) tellAgain(at rowRef) {
 	}
 	for o := range w.shape.group.Outputs {
 		if st := j.streams[outputKey{at.task, uint32(o)}]; st != nil {
-			for e := range st.next {
-				if d := j.data[comms.DatasetRef{Task: at.task, Output: uint32(o), Element: e}]; d != nil {
+			for e := range st.next { // each, in order: one that is gone is there when it is asked for
+				ref := comms.DatasetRef{Task: at.task, Output: uint32(o), Element: e}
+				if d := j.data[ref]; d != nil {
 					c.tellElement(at, d.desc)
+				} else {
+					c.tellElement(at, comms.Desc{Ref: ref})
 				}
 			}
 		}

@@ -81,6 +81,10 @@ func (c *Core) failedRun(r *run, it *comms.ReportItem) {
 		c.anew(r, it.Usage, comms.Cause{Kind: comms.CauseSubmit, Text: "what it was cancelled for counts no more"})
 		return
 	}
+	if r.lacks != "" && j.stopped == nil {
+		c.anew(r, it.Usage, comms.Cause{Kind: comms.CauseMemory, Text: r.lacks})
+		return
+	}
 	e := it.Error
 	if e == nil {
 		e = &comms.TaskError{Kind: comms.ErrorTask, Message: "it failed without saying why"}
@@ -364,6 +368,10 @@ func (c *Core) crashed(r *run, ex *executor, ev ExecutorDead) {
 		c.anew(r, c.costOf(r), comms.Cause{Kind: comms.CauseExecutor, Number: uint64(ex.id), Text: "it died when it was to end this run, for what counts no more"})
 		return
 	}
+	if r.lacks != "" && r.job.stopped == nil {
+		c.anew(r, c.costOf(r), comms.Cause{Kind: comms.CauseMemory, Text: r.lacks})
+		return
+	}
 	e := &comms.TaskError{Kind: comms.ErrorCrash, Message: "its executor died: " + ev.Why, Executor: ex.id, Signal: ev.Signal, LogTail: ev.Tail}
 	switch {
 	case r.abort != nil:
@@ -427,18 +435,8 @@ func (c *Core) lost(k ledger.Key, why error) {
 		return
 	}
 	ref := d.desc.Ref
-	if j.dyn != nil && ref.Output >= argBase {
-		c.loseArg(j, ref)
-		return
-	}
 	if j.dyn != nil {
-		switch w := j.dyn.rows.at(ref.Task); {
-		case j.hosted() == nil:
-		case w.copyOf != nil:
-			c.endCopy(rowRef{j, ref.Task})
-		default:
-			c.sendBack(rowRef{j, ref.Task}, "what it returned is lost: "+why.Error())
-		}
+		c.lostOfRow(j, ref, why)
 		return
 	}
 	if j.peers != nil && c.lostAway(j, d) {

@@ -40,6 +40,18 @@ func (j *job) stream(t taskIndex, output uint32) *stream {
 	return st
 }
 
+// unmade counts the elements that are lost and lie beyond those of which the last run of the generator says that it has made them.
+func (st *stream) unmade(it *comms.ReportItem, output uint32) (n int) {
+	for _, end := range it.Counts {
+		for e := range st.lost {
+			if end.Output == output && e >= end.Count {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // consumed tells whether an output's elements have consumers of their own while
 // the generator runs. Without, holding the generator back would hold it for ever.
 func (j *job) consumed(t taskIndex, output uint32) bool {

@@ -36,8 +36,11 @@ func (c *Core) grantAll(all []rowRef, h *comms.Host) {
 		w, t := at.row(), at.job.at(at.task)
 		if slices.ContainsFunc(w.args, func(a argument) bool { return a.lost }) {
 			c.strange = slices.DeleteFunc(c.strange, func(o rowRef) bool { return o == at })
+			if t.state == tReady {
+				c.withdrawRow(at.job.groupOf(at.task).class, at.task)
+			}
 			t.state = tWaiting
-			c.argLost(at)
+			c.tryRow(at)
 			continue
 		}
 		if t.state == tReady {
@@ -205,8 +208,8 @@ func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 		}
 	}
 	for _, d := range m.Outputs {
-		of := comms.DatasetID{Job: m.Of, DatasetRef: d.Ref}
-		d.Ref = comms.DatasetRef{Task: t, Output: d.Ref.Output}
+		of, made := comms.DatasetID{Job: m.Of, DatasetRef: d.Ref}, d.Attempt
+		d.Ref, d.Attempt = comms.DatasetRef{Task: t, Output: d.Ref.Output}, j.at(t).attempt // of the owner's: when it runs again there may be readers of this one
 		if int(d.Ref.Output) >= len(w.shape.group.Outputs) || j.data[d.Ref] != nil || j.peers != nil && j.peers.heard[d.Ref] != nil {
 			continue
 		}
@@ -215,7 +218,7 @@ func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 			j.data[d.Ref] = &dataset{desc: d}
 			continue
 		}
-		c.fetchFrom(j, w.at, d, of)
+		c.fetchFrom(j, w.at, d, of, made)
 	}
 	c.cameHome(at)
 }

@@ -43,6 +43,15 @@ type heard struct {
 	asked    bool            // other agents wait for its copy to be here
 	origin   *comms.Adoption // what it is to be a copy of, here; nil: it is another agent's
 	of       comms.DatasetID // its name there, when that is another than here
+	made     uint32          // the attempt that made it there; of has it
+}
+
+// attempt is the one that made a dataset, where it is fetched from.
+func (h *heard) attempt() uint32 {
+	if h.of != (comms.DatasetID{}) {
+		return h.made
+	}
+	return h.desc.Attempt
 }
 
 // name is a dataset's name where it is fetched from.

@@ -236,18 +236,18 @@ func (c *Core) copyOf(m *comms.Grant, owner *neighbour, in *comms.GrantInput) ro
 	c.copies[k] = at
 	d := in.Data
 	d.Ref = comms.DatasetRef{Task: at.task}
-	c.fetchFrom(j, owner.name, d, in.Of)
+	c.fetchFrom(j, owner.name, d, in.Of, d.Attempt)
 	return at
 }
 
 // fetchFrom fetches what a row has made elsewhere, or stands for.
-func (c *Core) fetchFrom(j *job, from string, d comms.Desc, of comms.DatasetID) {
+func (c *Core) fetchFrom(j *job, from string, d comms.Desc, of comms.DatasetID, made uint32) {
 	d.Place = comms.Place{Kind: comms.PlaceAgent, Where: from}
 	if j.peers == nil {
 		j.peers = newPeers()
 		j.peers.quiet = true // no task waits for it by an edge
 	}
-	h := &heard{job: j, desc: d, from: []string{from}, of: of}
+	h := &heard{job: j, desc: d, from: []string{from}, of: of, made: made}
 	j.peers.heard[d.Ref] = h
 	c.wantHeard(j, h, false)
 }
@@ -489,7 +489,7 @@ func (c *Core) stuckRow(j *job) (rowRef, bool) {
 			return rowRef{j, e.task}, true
 		}
 	}
-	if by := j.dyn.by; by != nil && slices.ContainsFunc(by.reads, func(rd *callRead) bool { return !rd.held }) {
+	if by := j.dyn.by; by != nil && slices.ContainsFunc(by.reads, func(rd *callRead) bool { return !rd.held && !rd.waits() }) {
 		return rowRef{j, 0}, true
 	}
 	first, found := rowRef{}, false

@@ -102,7 +102,7 @@ func (c *Core) pullGranted(p *pull, e *ledger.Granted) {
 		c.emit(Copy{ID: p.id, From: file(from.Segment), FromAt: uint64(from.Offset), Path: path, At: uint64(l.Place.Offset), Size: p.h.desc.Size})
 		return
 	}
-	c.emit(Pull{ID: p.id, Data: p.h.name(), Attempt: p.h.desc.Attempt, JobIncarnation: p.h.job.life,
+	c.emit(Pull{ID: p.id, Data: p.h.name(), Attempt: p.h.attempt(), JobIncarnation: p.h.job.life,
 		Size: p.h.desc.Size, From: slices.Clone(p.h.from), Path: path, At: uint64(l.Place.Offset)})
 }
 

@@ -214,6 +214,11 @@ func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 				has = true
 			}
 		}
+		if r.job.dyn != nil && out.Generate == dag.GenerateOpen {
+			if n := r.job.stream(r.task, uint32(o)).unmade(it, uint32(o)); n > 0 {
+				return fmt.Sprintf("%d elements of %s that it made before are lost, and it did not make them again", n, out.Name)
+			}
+		}
 		if out.Generate == dag.GenerateNone && !has {
 			return fmt.Sprintf("it ended without output %s", out.Name)
 		}

@@ -246,7 +246,8 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), m})
 	case "read-call":
-		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallRead{Run: comms.RunID(number(named["run"])), Ref: callRef(named), Output: uint32(number(cmp.Or(named["output"], "0")))}})
+		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallRead{Run: comms.RunID(number(named["run"])), Ref: callRef(named), Output: uint32(number(cmp.Or(named["output"], "0"))),
+			Element: uint64(number(cmp.Or(named["element"], "0")))}})
 	case "drop-call", "cancel-call":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallDrop{Run: comms.RunID(number(named["run"])), Refs: []comms.CallRef{callRef(named)},
 			Cancel: d.Cmd == "cancel-call", Why: named["why"]}})
@@ -261,6 +262,9 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		return s.step(ev)
 	case "disk": // has done what it was asked for first; "rotten": its file is not what was written
+		if len(s.disk) == 0 {
+			return "the disk was asked for nothing\n"
+		}
 		e, rotten := s.disk[0], error(nil)
 		if len(w) > 0 && w[0] == "rotten" {
 			rotten = errors.New("the checksum differs")

@@ -2,11 +2,13 @@ package core
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
@@ -65,7 +67,7 @@ func (c *Core) satisfied(by *caller, w *callWait) bool {
 	n := 0
 	for _, ref := range w.refs {
 		at, ok := by.calls.get(ref)
-		if !ok || at.job.at(at.task).state.over() && !slices.Contains(c.rowsEnded, at) {
+		if !ok || at.row().line.again || at.job.at(at.task).state.over() && !slices.Contains(c.rowsEnded, at) {
 			n++
 		}
 	}
@@ -147,34 +149,78 @@ func (c *Core) reads(ex *executor, m *comms.CallRead) {
 		return
 	}
 	rd.data.Task = at.task
+	switch old := by.readOf(m.Ref, rd.data); {
+	case old == nil:
+		c.read(rd, at)
+	case old.held:
+		c.answerRead(old, nil)
+	}
+}
+
+// read brings a dataset of a call into memory for the run that has called it. One that is gone is waited for: the call runs again.
+func (c *Core) read(rd *callRead, at rowRef) {
+	by := rd.by
 	d := at.job.data[rd.data]
-	if d == nil || m.Output >= argBase {
-		why := "it has not ended"
-		if w := at.row(); w.failed != nil {
-			why = w.failed.Text()
-		} else if at.job.at(at.task).state.over() {
-			why = "it is lost, or there is no such dataset"
-		}
-		c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorStore, Task: at.job.taskName(at.task), Agent: c.cfg.Agent,
-			Message: fmt.Sprintf("output %d[%d] of %s cannot be read: %s", m.Output, m.Element, at.job.taskName(at.task), why)})
+	if d == nil || rd.data.Output >= argBase {
+		c.readGone(rd, at)
 		return
 	}
 	if rd.desc = d.desc; !d.sealed {
 		rd.held = true
+		by.forgetRead(rd)
 		c.answerRead(rd, nil)
 		return
 	}
-	if old := by.readOf(m.Ref, rd.data); old != nil {
-		if old.held {
-			c.answerRead(old, nil)
-		}
-		return
-	}
-	by.reads = append(by.reads, rd)
+	by.keepRead(rd)
 	rd.req = c.lastReq + 1
-	r.more = append(r.more, rd.req)
-	c.ask(&request{read: rd}, ledger.Request{Owner: r.owner(), Class: ledger.Start, Pins: []ledger.Key{at.job.key(d)}})
+	by.run.more = append(by.run.more, rd.req)
+	c.ask(&request{read: rd}, ledger.Request{Owner: by.run.owner(), Class: ledger.Start, Pins: []ledger.Key{at.job.key(d)}})
 	c.effects()
+}
+
+// readGone follows when a run wants to read what is not there.
+func (c *Core) readGone(rd *callRead, at rowRef) {
+	by, w := rd.by, at.row()
+	over := at.job.at(at.task).state.over()
+	why := "there is no such dataset"
+	switch {
+	case w.failed != nil:
+		why = w.failed.Text()
+	case rd.data.Output >= argBase || !at.makes(rd.data.Output, rd.data.Element):
+	case !over && !w.line.again && w.shape.group.Outputs[rd.data.Output].Generate == dag.GenerateNone:
+		why = "it has not ended"
+	default:
+		if why = c.recompute(at); why == "" || c.restartParent(by, why) {
+			by.keepRead(rd)
+			return
+		}
+	}
+	by.forgetRead(rd)
+	c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorStore, Task: at.job.taskName(at.task), Agent: c.cfg.Agent,
+		Message: fmt.Sprintf("output %d[%d] of %s cannot be read: %s", rd.data.Output, rd.data.Element, at.job.taskName(at.task), why)})
+}
+
+// waits tells whether what a run wants to read is yet to come.
+func (rd *callRead) waits() bool { return !rd.held && rd.req == 0 }
+
+// readOn goes on with what waits for a call: it has ended, or has published an element again.
+func (c *Core) readOn(at rowRef) {
+	over := at.job.at(at.task).state.over()
+	for _, rd := range slices.Clone(at.job.dyn.by.reads) {
+		if rd.waits() && rd.ref == at.row().ref && (over || at.job.data[rd.data] != nil) {
+			c.read(rd, at)
+		}
+	}
+}
+
+func (by *caller) keepRead(rd *callRead) {
+	if !slices.Contains(by.reads, rd) {
+		by.reads = append(by.reads, rd)
+	}
+}
+
+func (by *caller) forgetRead(rd *callRead) {
+	by.reads = slices.DeleteFunc(by.reads, func(o *callRead) bool { return o == rd })
 }
 
 func (by *caller) readOf(ref comms.CallRef, data comms.DatasetRef) *callRead {
@@ -196,13 +242,29 @@ func (c *Core) readGranted(rd *callRead, p ledger.Place) {
 	c.answerRead(rd, nil)
 }
 
+// readLost takes the ledger's word that it cannot be had. What is gone is waited for.
+func (c *Core) readLost(rd *callRead, err error) {
+	by := rd.by
+	if by.run == nil || !slices.Contains(by.reads, rd) {
+		return
+	}
+	at, ok := by.calls.get(rd.ref)
+	if !ok || !errors.Is(err, ledger.ErrLost) {
+		c.readFailed(rd, err.Error())
+		return
+	}
+	by.run.more = slices.DeleteFunc(by.run.more, func(id ledger.RequestID) bool { return id == rd.req })
+	rd.req = 0
+	c.read(rd, at)
+}
+
 // readFailed takes the word that it cannot be had.
 func (c *Core) readFailed(rd *callRead, why string) {
 	by := rd.by
 	if by.run == nil || !slices.Contains(by.reads, rd) {
 		return
 	}
-	by.reads = slices.DeleteFunc(by.reads, func(o *callRead) bool { return o == rd })
+	by.forgetRead(rd)
 	c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorStore, Agent: c.cfg.Agent, Message: "what a call returned cannot be read: " + why})
 }
 
@@ -236,7 +298,7 @@ func (c *Core) endReads(by *caller, at rowRef) {
 func (c *Core) stuckRead() *callRead {
 	for _, by := range c.waiters {
 		for _, rd := range by.reads {
-			if by.run != nil && !rd.held {
+			if by.run != nil && !rd.held && !rd.waits() {
 				return rd
 			}
 		}
