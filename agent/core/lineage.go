@@ -8,7 +8,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 )
 
-// What a called task returned can be lost: the disk has it no more, or has other bytes. A row
+// The result of a called task can be lost: the disk has it no more, or has other bytes. A row
 // that has ended keeps from where its arguments came, as long as what it returned can be lost
 // and may be read. When that is wanted and gone the row runs again, behind the rows of which
 // it needs what is gone, too. Its parent, which knows its end, is not told again.
