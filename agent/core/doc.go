@@ -83,6 +83,7 @@
 //	calls        calls of runs, and their callers
 //	arguments    what calls read, and values that are put
 //	ends         what the parents of calls are told
+//	lineage      calls that run again as what they returned is lost
 //	dynamic      jobs whose tasks are rows: calls, and tasks of other agents
 //	waits        runs that wait for calls, or read what they returned
 //	placement    the host of calls that wait long, or cannot run here
@@ -130,6 +131,11 @@
 //
 // Calls. The calls of a task are rows of a dynamic job, which only this agent knows
 // (decision 20). A run that waits for a call has no cpu, and no run waits behind it.
+//
+// Lineage. A row that has ended keeps from where its arguments came while what it returned can be
+// lost and may be read, or while another such row comes from it. It runs again when what is gone is wanted, and its
+// parent is not told again. For a value that only the parent can bring the parent's run ends, and
+// the next brings it.
 //
 // Granted calls (docs/protocol/ownership.md). A call that another agent runs still belongs to
 // this one, its owner. Each grant has a number of its own; messages about one that has

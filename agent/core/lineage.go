@@ -9,9 +9,9 @@ import (
 )
 
 // The result of a called task can be lost: the disk has it no more, or has other bytes. A row
-// that has ended keeps from where its arguments came, as long as what it returned can be lost
-// and may be read. When that is wanted and gone the row runs again, behind the rows of which
-// it needs what is gone, too. Its parent, which knows its end, is not told again.
+// that has ended keeps from where its arguments came, as long as its result can be lost
+// and may be read. When the result is wanted and gone the row runs again, behind the rows whose
+// results it needs and that are gone, too. Its parent, which knows its end, is not told again.
 //
 //	lost ──▶ nothing, until it is wanted
 //	wanted: CallRead, an argument ──▶ recompute ──▶ waiting ──▶ ... ──▶ over: who wanted it has it

@@ -216,7 +216,7 @@ func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 		}
 		if r.job.dyn != nil && out.Generate == dag.GenerateOpen {
 			if n := r.job.stream(r.task, uint32(o)).unmade(it, uint32(o)); n > 0 {
-				return fmt.Sprintf("%d elements of %s that it made before are lost, and this run ended before it came to them", n, out.Name)
+				return fmt.Sprintf("%d elements of %s of its run before are lost, and it made fewer this time", n, out.Name)
 			}
 		}
 		if out.Generate == dag.GenerateNone && !has {

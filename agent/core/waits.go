@@ -242,7 +242,7 @@ func (c *Core) readGranted(rd *callRead, p ledger.Place) {
 	c.answerRead(rd, nil)
 }
 
-// readLost takes the ledger's word that it cannot be had. The read waits for what is gone.
+// readLost takes the ledger's word that it cannot be had. A dataset that is lost is waited for.
 func (c *Core) readLost(rd *callRead, err error) {
 	by := rd.by
 	if by.run == nil || !slices.Contains(by.reads, rd) {
