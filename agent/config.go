@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/cascade-run/cascade/agent/core"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -70,6 +71,8 @@ type Config struct {
 	Executor []string
 
 	InsecureTestNetwork bool // permit plain TCP, for tests and benchmarks
+
+	watch func(core.Event, []core.Action) // sees what the core hears and answers, for tests
 }
 
 // Limits bounds what an agent keeps.

@@ -186,7 +186,11 @@ func (l *loop) step(ev core.Event) {
 		return // called while actions are performed
 	}
 	for len(l.next) > 0 {
-		for _, action := range l.core.Step(time.Now(), l.next[0]) {
+		actions := l.core.Step(time.Now(), l.next[0])
+		if watch := l.agent.cfg.watch; watch != nil {
+			watch(l.next[0], actions)
+		}
+		for _, action := range actions {
 			l.perform(action)
 		}
 		if checked {
