@@ -48,7 +48,7 @@ var (
 	hostileCalls = []string{
 		"validate job.yaml", "plan job.yaml", "plan job.yaml --json", "graph job.yaml --tasks", "graph job.yaml --tasks --format mermaid", "graph job.yaml --tasks --format svg",
 		"run job.yaml", "run job.yaml --json", "run job.yaml --resume --explain", "-vv run job.yaml",
-		"status", "status last", "status last --json", "ls jobs", "ls tasks last", "ls tasks last --json", "ls datasets last", "ls environments last", "ls agents",
+		"status", "status last", "status last --json", "ls jobs", "ls tasks last", "ls tasks last --json", "ls datasets last", "ls environments last", "ls calls last", "ls calls last --json", "ls agents",
 		"story last", "story last --json", "story last bad", "explain last bad", "explain last bad --json", "explain last after", "explain last good[c\u202ed]", "explain last nothing\u202e",
 		"logs last", "logs last bad", "logs last --json", "get last good.text --value", "get last good[c\u202ed].text", "get last good.text --json", "get last after.z",
 		"graph last --tasks", "timeline last", "report last -", "profile show", "profile export", "profile export profile.json", "profile diff profile.json", "replay last --simulate", "replay last --task bad", "replay last --task bad --json",
