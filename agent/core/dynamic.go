@@ -437,6 +437,7 @@ func (c *Core) cancelRow(at rowRef, why string) {
 		c.fail(j, at.task, nil, &comms.TaskError{Kind: comms.ErrorCancelled, Message: why}, comms.Cause{Kind: comms.CauseUser, Text: why}, true)
 	case tQueued, tRunning:
 		if r := c.runOf(j, at.task); r != nil {
+			r.lacks = "" // it ended to run once more, and does not
 			c.cancel(r, why)
 		}
 	}
