@@ -32,6 +32,15 @@ func calledBy(ctx context.Context, client *cascade.Client, j *cascade.Job, filte
 	return rows, more, err
 }
 
+// someCalls returns the called tasks of a job, and says so when these are not all.
+func (a *app) someCalls(ctx context.Context, client *cascade.Client, j *cascade.Job) ([]comms.CallRow, error) {
+	rows, more, err := calledBy(ctx, client, j, "")
+	if more {
+		fmt.Fprintf(a.err, "the job has called more than %d tasks: these are the first that ended\n", mostCalled)
+	}
+	return rows, err
+}
+
 func (a *app) listCallsCommand() *cobra.Command {
 	var filter string
 	c := &cobra.Command{

@@ -13,38 +13,42 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
 )
 
-// graphFormats draw a graph: its families, or each task.
-var graphFormats = map[string]func(g *dag.Graph, tasks bool) ([]byte, error){"dot": report.DOT, "mermaid": report.Mermaid, "svg": report.SVG}
+// graphFormats are the forms of a drawing.
+var graphFormats = map[string]func(*report.Drawing) ([]byte, error){"dot": (*report.Drawing).DOT, "mermaid": (*report.Drawing).Mermaid, "svg": (*report.Drawing).SVG}
 
 func (a *app) graphCommand() *cobra.Command {
 	var job jobFlags
 	var format, output string
-	var tasks bool
+	var tasks, calls bool
 	c := &cobra.Command{
 		Use:   "graph FILE | JOB",
-		Short: "Draw the graph of a job: its families, or every task",
+		Short: "Draw the graph of a job or session: its families, or every task",
 		Long: `Draw the graph of a job file or a submitted job: a node for each family with the
 number of its tasks, or with --tasks a node for each task. dot is for Graphviz,
 mermaid for Markdown, svg for a browser.
 
+Of a session, and with --calls of another job, called tasks that have ended are
+drawn too: a node for each function, or with --tasks for each task and each
+dataset that was read by reference. Broken lines lead from a task to those that
+it called, others from what was made to what read it.
+
 ` + jobHelp,
-		Example: "  cascade graph job.yaml --format svg -o job.svg\n  cascade graph last --format mermaid",
+		Example: "  cascade graph job.yaml --format svg -o job.svg\n  cascade graph last --format mermaid\n  cascade graph work --tasks --format svg -o work.svg",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			draw, ok := graphFormats[format]
 			if !ok {
 				return badInputf("--format %s: want dot, mermaid or svg", format)
 			}
-			g, err := a.graphOf(c.Context(), args[0], &job)
+			d, err := a.drawingOf(c.Context(), args[0], &job, tasks, calls)
 			if err != nil {
 				return err
 			}
-			b, err := draw(g, tasks)
+			b, err := draw(d)
 			if err != nil {
 				return badInput{err}
 			}
@@ -57,21 +61,38 @@ mermaid for Markdown, svg for a browser.
 	job.add(c)
 	c.Flags().StringVar(&format, "format", "dot", "output format: dot, mermaid or svg")
 	c.Flags().BoolVar(&tasks, "tasks", false, "draw a node for each task instead of each family")
+	c.Flags().BoolVar(&calls, "calls", false, "draw what tasks of a job called")
 	c.Flags().StringVarP(&output, "output", "o", "", "output `file` (default standard output)")
 	return c
 }
 
-// graphOf returns the graph of a job file, or of a job.
-func (a *app) graphOf(ctx context.Context, name string, flags *jobFlags) (g *dag.Graph, err error) {
+// drawingOf is the drawing of a job file, or of a job.
+func (a *app) drawingOf(ctx context.Context, name string, flags *jobFlags, tasks, called bool) (d *report.Drawing, err error) {
 	if _, missing := os.Stat(name); missing == nil || name == "-" || fileName(name) {
-		g, _, err = a.read(name, flags)
-		return g, err
+		if called {
+			return nil, badInputf("--calls: a job file has not run: name the job")
+		}
+		g, _, err := a.read(name, flags)
+		if err != nil {
+			return nil, err
+		}
+		return report.Draw(g, nil, tasks)
 	}
 	err = a.withJob(ctx, name, func(client *cascade.Client, j *cascade.Job) error {
-		g, _, err = client.Graph(ctx, j.ID())
+		g, _, err := client.Graph(ctx, j.ID())
+		if err != nil {
+			return err
+		}
+		var calls []comms.CallRow
+		if called || g.IsSession() {
+			if calls, err = a.someCalls(ctx, client, j); err != nil {
+				return err
+			}
+		}
+		d, err = report.Draw(g, calls, tasks)
 		return err
 	})
-	return g, err
+	return d, err
 }
 
 func (a *app) timelineCommand() *cobra.Command {
@@ -138,7 +159,7 @@ func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comm
 		for i := range rows {
 			a.cutOffTask(&rows[i])
 		}
-		calls, more, err := calledBy(ctx, client, j, "")
+		calls, err := a.someCalls(ctx, client, j)
 		if err != nil {
 			return err
 		}
@@ -146,9 +167,7 @@ func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comm
 		if err != nil {
 			return err
 		}
-		if r.More = more; more {
-			fmt.Fprintf(a.err, "of the called tasks these are the first %d that ended\n", len(calls))
-		}
+		r.More = len(calls) == mostCalled
 		if r.Lost, err = losses(ctx, client, j.ID()); err != nil {
 			return err
 		}

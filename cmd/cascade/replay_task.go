@@ -158,6 +158,9 @@ func (p *attempt) prepare(ctx context.Context) (err error) {
 	g := p.graph
 	var ok bool
 	if p.index, ok = g.Lookup(p.flags.task); !ok {
+		if calls, _, err := calledBy(ctx, p.client, p.job, p.flags.task); err == nil && slices.ContainsFunc(calls, func(c comms.CallRow) bool { return c.Name == p.flags.task }) {
+			return badInputf("replay: %s is a called task: neither its arguments nor what it was answered are kept; --task runs tasks of a graph", p.flags.task)
+		}
 		return badInputf("replay: no task %q in job %s%s; give one task, not a family: cascade ls tasks lists them", p.flags.task, g.Name, nearTask(g, p.flags.task))
 	}
 	if f, ok := g.FileOf(p.index); ok {

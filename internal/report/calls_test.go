@@ -93,3 +93,22 @@ add: 1, 1 done, 0 failed, 0 cancelled, 0 tries more, 0.50 in all, half 0.50, 95%
 		t.Error("the page has an error as it is")
 	}
 }
+
+// TestCallDrawings draws called tasks as figure 4 of the paper on Ray (Moritz et al., OSDI 2018) does: data
+// edges by way of datasets, control edges from who calls; or the functions alone.
+func TestCallDrawings(t *testing.T) {
+	r := session(t)
+	r.Called = append(r.Called, comms.CallRow{Name: "root/9/0", Task: "root", Parent: "root/9", Function: "make", State: "done"}, // its caller has not ended
+		comms.CallRow{Name: "root/1/0", Task: "root", Parent: "root/1", Function: "sum", State: "done", Reads: []comms.CallReads{{OfParent: true}, {Input: 1, OfParent: true, Output: 2}}})
+	for _, tt := range []struct {
+		file  string
+		draw  func(*Drawing) ([]byte, error)
+		tasks bool
+	}{{"calls.dot", (*Drawing).DOT, true}, {"calls.mmd", (*Drawing).Mermaid, true}, {"functions.mmd", (*Drawing).Mermaid, false}, {"calls.svg", (*Drawing).SVG, true}} {
+		b := drawn(t, r.Graph, r.Called, tt.tasks, tt.draw)
+		golden(t, tt.file, b)
+		if strings.HasSuffix(tt.file, ".svg") {
+			wellFormed(t, b)
+		}
+	}
+}

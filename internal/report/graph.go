@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/screen"
 )
 
-// drawing is a graph to be drawn: families, or single tasks.
-type drawing struct {
+// Drawing is a graph to be drawn: families, or single tasks; and what these called.
+type Drawing struct {
 	name  string
 	nodes []node
 	edges []edge // sorted, none twice
@@ -24,19 +25,22 @@ type node struct {
 	tasks      int // 0: as many as there are elements
 	class      int // its family's number, of which it has the colour
 	output     bool
+	data       bool // it is a dataset and no task
 }
 
 type edge struct {
 	from, to int
 	label    string
+	control  bool // from a task to one that it called; else data goes along it
 }
 
 // pictureNodes is the most nodes that SVG lays out: more are not readable.
 const pictureNodes = 2000
 
-// draw collects what is drawn of a graph: its families, or each task.
-func draw(g *dag.Graph, tasks bool) (*drawing, error) {
-	d := &drawing{name: g.Name}
+// Draw collects what is drawn of a graph: its families, or each task; and of the tasks that these
+// called, the functions, or each with the datasets that it read.
+func Draw(g *dag.Graph, calls []comms.CallRow, tasks bool) (*Drawing, error) {
+	d := &Drawing{name: g.Name}
 	n := g.NumTasks() + g.NumSlots()
 	place := func(i dag.TaskIndex) int { return g.GroupIndex(i) }
 	if tasks {
@@ -56,7 +60,7 @@ func draw(g *dag.Graph, tasks bool) (*drawing, error) {
 	seen := map[edge]bool{}
 	add := func(s dag.Source, to int) {
 		outputs := g.Group(s.Task).Outputs
-		if e := (edge{place(s.Task), to, outputs[s.Output].Name}); !seen[e] {
+		if e := (edge{from: place(s.Task), to: to, label: outputs[s.Output].Name}); !seen[e] {
 			seen[e] = true
 			d.edges = append(d.edges, e)
 		}
@@ -80,6 +84,9 @@ func draw(g *dag.Graph, tasks bool) (*drawing, error) {
 		for _, s := range x.Sources {
 			d.nodes[place(s.Task)].output = true
 		}
+	}
+	if len(calls) > 0 {
+		d.addCalls(g, calls, tasks, place)
 	}
 	slices.SortFunc(d.edges, func(a, b edge) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to), cmp.Compare(a.label, b.label))
@@ -110,24 +117,35 @@ func (n *node) title() string {
 	return fmt.Sprintf("%s x %d", n.name, n.tasks)
 }
 
-// DOT draws the families of a graph, or each task, for Graphviz.
-func DOT(g *dag.Graph, tasks bool) ([]byte, error) {
-	d, err := draw(g, tasks)
-	if err != nil {
-		return nil, err
+// text is what is written on a node.
+func (n *node) text() string {
+	if n.runs == "" {
+		return n.title()
 	}
+	return n.title() + "\n" + n.runs
+}
+
+// DOT is the drawing for Graphviz.
+func (d *Drawing) DOT() ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "digraph %s {\n  node [shape=box, style=rounded];\n", quoteDOT(d.name))
 	for i := range d.nodes {
 		n := &d.nodes[i]
 		more := ""
-		if n.output {
+		switch {
+		case n.data:
+			more = ", shape=ellipse, style=solid"
+		case n.output:
 			more = ", style=\"rounded,bold\""
 		}
-		fmt.Fprintf(&b, "  n%d [label=%s%s];\n", i, quoteDOT(n.title()+"\n"+n.runs), more)
+		fmt.Fprintf(&b, "  n%d [label=%s%s];\n", i, quoteDOT(n.text()), more)
 	}
 	for _, e := range d.edges {
-		fmt.Fprintf(&b, "  n%d -> n%d [label=%s];\n", e.from, e.to, quoteDOT(e.label))
+		more := ""
+		if e.control {
+			more = ", style=dashed"
+		}
+		fmt.Fprintf(&b, "  n%d -> n%d [label=%s%s];\n", e.from, e.to, quoteDOT(e.label), more)
 	}
 	b.WriteString("}\n")
 	return screen.Bytes(b.Bytes()), nil
@@ -137,24 +155,30 @@ func quoteDOT(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(screen.Text(s)) + `"`
 }
 
-// Mermaid draws the families of a graph, or each task, for Markdown.
-func Mermaid(g *dag.Graph, tasks bool) ([]byte, error) {
-	d, err := draw(g, tasks)
-	if err != nil {
-		return nil, err
-	}
+// Mermaid is the drawing for Markdown.
+func (d *Drawing) Mermaid() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("flowchart TD\n")
 	for i := range d.nodes {
 		n := &d.nodes[i]
 		left, right := "[", "]"
-		if n.output {
+		switch {
+		case n.data:
+			left, right = "[(", ")]"
+		case n.output:
 			left, right = "([", "])"
 		}
-		fmt.Fprintf(&b, "  n%d%s%s%s\n", i, left, quoteMermaid(n.title()+"\n"+n.runs), right)
+		fmt.Fprintf(&b, "  n%d%s%s%s\n", i, left, quoteMermaid(n.text()), right)
 	}
 	for _, e := range d.edges {
-		fmt.Fprintf(&b, "  n%d -->|%s| n%d\n", e.from, quoteMermaid(e.label), e.to)
+		arrow, label := "-->", ""
+		if e.control {
+			arrow = "-.->"
+		}
+		if e.label != "" {
+			label = "|" + quoteMermaid(e.label) + "|"
+		}
+		fmt.Fprintf(&b, "  n%d %s%s n%d\n", e.from, arrow, label, e.to)
 	}
 	return screen.Bytes(b.Bytes()), nil
 }
@@ -171,12 +195,8 @@ const (
 	nodeLetter = 7.0
 )
 
-// SVG draws the families of a graph, or each task: producers above consumers.
-func SVG(g *dag.Graph, tasks bool) ([]byte, error) {
-	d, err := draw(g, tasks)
-	if err != nil {
-		return nil, err
-	}
+// SVG is the drawing as a picture: producers above consumers, callers above what they called.
+func (d *Drawing) SVG() ([]byte, error) {
 	if n := len(d.nodes); n > pictureNodes {
 		return nil, fmt.Errorf("draw %d nodes: a picture shows %d at most; take dot or mermaid, or families instead of tasks", n, pictureNodes)
 	}
@@ -209,16 +229,23 @@ func SVG(g *dag.Graph, tasks bool) ([]byte, error) {
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	for _, e := range d.edges {
 		x1, y1, x2, y2 := x[e.from]+wide[e.from]/2, y[e.from]+nodeHeight, x[e.to]+wide[e.to]/2, y[e.to]
-		fmt.Fprintf(&b, `<path d="M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="#999"><title>%s</title></path>`+"\n",
-			x1, y1, x1, y1+30, x2, y2-30, x2, y2, html.EscapeString(e.label))
+		dashes := ""
+		if e.control {
+			dashes = ` stroke-dasharray="4 3"`
+		}
+		fmt.Fprintf(&b, `<path d="M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f" fill="none" stroke="#999"%s><title>%s</title></path>`+"\n",
+			x1, y1, x1, y1+30, x2, y2-30, x2, y2, dashes, html.EscapeString(e.label))
 	}
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		thick := 1
+		thick, round, fill := 1, 6, "#f4f6fa"
 		if n.output {
 			thick = 2
 		}
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%g" rx="6" fill="#f4f6fa" stroke="%s" stroke-width="%d"/>`, x[i], y[i], wide[i], nodeHeight, colourOf(n.class), thick)
+		if n.data {
+			round, fill = 20, "#fff"
+		}
+		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%g" rx="%d" fill="%s" stroke="%s" stroke-width="%d"/>`, x[i], y[i], wide[i], nodeHeight, round, fill, colourOf(n.class), thick)
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x[i]+wide[i]/2, y[i]+17, html.EscapeString(n.title()))
 		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="#666" font-size="11">%s</text>`+"\n", x[i]+wide[i]/2, y[i]+32, html.EscapeString(n.runs))
 	}
@@ -229,7 +256,7 @@ func SVG(g *dag.Graph, tasks bool) ([]byte, error) {
 // layers puts each node below all of its producers, and the nodes of a layer in the
 // order of the middle of their neighbours (the barycentre rule of Sugiyama, Tagawa
 // and Toda, 1981), down and up again a few times.
-func (d *drawing) layers() [][]int {
+func (d *Drawing) layers() [][]int {
 	level := d.levels()
 	var layers [][]int
 	for i, l := range level {
@@ -279,7 +306,7 @@ func (d *drawing) layers() [][]int {
 
 // levels counts for each node the nodes of the longest way to it. Families may feed
 // each other in turn: an edge that closes such a circle counts for nothing.
-func (d *drawing) levels() []int {
+func (d *Drawing) levels() []int {
 	out := make([][]int, len(d.nodes))
 	for _, e := range d.edges {
 		out[e.from] = append(out[e.from], e.to)

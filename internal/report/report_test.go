@@ -232,26 +232,37 @@ func TestPage(t *testing.T) {
 func TestDrawings(t *testing.T) {
 	for _, tt := range []struct {
 		file  string
-		draw  func(*dag.Graph, bool) ([]byte, error)
+		draw  func(*Drawing) ([]byte, error)
 		tasks bool
-	}{{"families.dot", DOT, false}, {"tasks.dot", DOT, true}, {"families.mmd", Mermaid, false}, {"families.svg", SVG, false}} {
-		g := parse(t, circular)
-		b, err := tt.draw(g, tt.tasks)
-		if err != nil {
-			t.Fatal(err)
-		}
+	}{{"families.dot", (*Drawing).DOT, false}, {"tasks.dot", (*Drawing).DOT, true}, {"families.mmd", (*Drawing).Mermaid, false}, {"families.svg", (*Drawing).SVG, false}} {
+		b := drawn(t, parse(t, circular), nil, tt.tasks, tt.draw)
 		golden(t, tt.file, b)
 		if strings.HasSuffix(tt.file, ".svg") {
 			wellFormed(t, b)
 		}
 	}
 	many := parse(t, "job: j\ntasks:\n  a: {for: {i: \"0..2999\"}, command: \"true\"}\n")
-	if _, err := SVG(many, true); err == nil || !strings.Contains(err.Error(), "families") {
+	d, err := Draw(many, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.SVG(); err == nil || !strings.Contains(err.Error(), "families") {
 		t.Errorf("a picture of 3000 tasks gives %v", err)
 	}
-	if _, err := SVG(many, false); err != nil {
-		t.Error(err)
+	drawn(t, many, nil, false, (*Drawing).SVG)
+}
+
+func drawn(t *testing.T, g *dag.Graph, calls []comms.CallRow, tasks bool, as func(*Drawing) ([]byte, error)) []byte {
+	t.Helper()
+	d, err := Draw(g, calls, tasks)
+	if err != nil {
+		t.Fatal(err)
 	}
+	b, err := as(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // A plan for two hosts: its page has what moves between them, and their memory.
