@@ -199,6 +199,10 @@ func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 		c.end(j, t, tFailed)
 		return
 	}
+	if w.dropped && len(w.readers) == 0 {
+		c.endsUnread(at)
+		return
+	}
 	for o := range w.shape.group.Outputs { // all that it makes, each once
 		if n := slices.IndexFunc(m.Outputs, func(d comms.Desc) bool { return d.Ref.Output == uint32(o) }); n < 0 ||
 			m.Outputs[n].Place.Kind != comms.PlaceInline && m.Outputs[n].Place.Kind != comms.PlaceAgent {
@@ -241,6 +245,14 @@ func (c *Core) cameHome(at rowRef) {
 	c.end(j, t, tFinished)
 }
 
+// endsUnread ends a call that has ended well elsewhere, and of which nothing is read.
+func (c *Core) endsUnread(at rowRef) {
+	w := at.row()
+	w.out.host.shunFor = 0
+	c.noteEnd(at.job, *w.out.end)
+	c.end(at.job, at.task, tFinished)
+}
+
 // forgetHeard forgets what was known of a dataset of another agent that is here now, or is not fetched any more.
 func (j *job) forgetHeard(ref comms.DatasetRef) {
 	if j.peers == nil {
@@ -256,6 +268,7 @@ func (j *job) forgetHeard(ref comms.DatasetRef) {
 // can run here.
 func (c *Core) takeHome(at rowRef) {
 	c.endStay(at)
+	c.freeRow(at) // of several outputs all are of one run
 	at.row().at, at.row().stays = "", true
 	at.job.at(at.task).state = tWaiting
 	c.tryRow(at)
