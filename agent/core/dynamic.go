@@ -72,6 +72,7 @@ type callRow struct {
 	value    bool             // a value that was put
 	dropped  bool             // its parent reads it no more
 	returned bool             // of a hosted task: it went back
+	returns  uint8            // how often others returned it
 	line     lineage
 	run      comms.RunID // of its parent that made it, or met it, last
 

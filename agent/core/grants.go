@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -170,7 +171,7 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 		switch {
 		case it.Back != "":
 			c.shun(out.host)
-			c.takeHome(at)
+			c.cameBack(at, it.Back)
 		case !it.Over && len(it.Text) > 0:
 			c.log(at, it.Stream, it.Text)
 		case !it.Over && it.Event != nil:
@@ -268,10 +269,24 @@ func (j *job) forgetHeard(ref comms.DatasetRef) {
 // can run here.
 func (c *Core) takeHome(at rowRef) {
 	c.endStay(at)
-	c.freeRow(at) // of several outputs all are of one run
 	at.row().at, at.row().stays = "", true
 	at.job.at(at.task).state = tWaiting
 	c.tryRow(at)
+}
+
+// mostReturns is how often others return a call that cannot run here before it fails.
+const mostReturns = 8
+
+// cameBack takes a call home that its host has returned. One that can run nowhere else may be
+// returned for ever, as what it calls there needs more than its host has: so it fails in the end.
+func (c *Core) cameBack(at rowRef, why string) {
+	w := at.row()
+	if w.returns++; w.returns < mostReturns || at.job.groupOf(at.task).unfit == "" {
+		c.takeHome(at)
+		return
+	}
+	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: fmt.Sprintf("it cannot run on this agent (%s), and others returned it %d times, last agent %s: %s",
+		at.job.groupOf(at.task).unfit, w.returns, w.out.host.name, why)}, comms.Cause{Kind: comms.CauseTask}, true)
 }
 
 // endStay ends what a call has to do with other agents: it has ended, or is to run
@@ -297,6 +312,9 @@ func (c *Core) endStay(at rowRef) {
 	}
 	at.row().out = nil
 	delete(c.away, out.grant)
+	if at.job.at(at.task).state != tFinished && out.end != nil { // some outputs may be here: all are of one run, that counts
+		c.freeRow(at)
+	}
 	n := out.host
 	n.out--
 	n.used = c.now
