@@ -45,6 +45,7 @@ type calling struct {
 type callVar struct {
 	act      *act
 	ref      comms.CallRef
+	with     with
 	sum      uint64
 	word     string // of a value
 	ways     ways
@@ -213,7 +214,7 @@ func (x *executor) makeCall(a *act) bool {
 	if v.word = words[0]; a.what == actCall {
 		v.word, v.ways = "", x.w.fate.programs.ways(a.key)
 		p := with{a.key, c.prog.depth - 1, sumOfWords(words), c.life}
-		v.sum = sumOf(p.key, p.inputs)
+		v.with, v.sum = p, sumOf(p.key, p.inputs)
 		k, name := a.options(&x.w.fate.programs, &v.ways, x.w.fate.timeouts > 0)
 		k.Resources.Custom = x.needs(a)
 		c.kinds++

@@ -362,7 +362,7 @@ func (x *executor) start() {
 	x.queue = x.queue[1:]
 	x.cur, x.began, x.held, x.cancel, x.hung = r, x.w.now, false, nil, false
 	x.calls = x.plans(r, x.kinds[r.Kind])
-	if x.calls.life = hashOf(x.row()); x.calls.prog != nil && x.calls.prog.once {
+	if x.calls.life = hashOf(x.row(), x.w.oracle.calls.done[x.row()]); x.calls.prog != nil && x.calls.prog.once {
 		x.calls.life = hashOf(x.row(), r.ID)
 	}
 	clear(x.made)

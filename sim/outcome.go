@@ -14,19 +14,20 @@ import (
 
 // outcomes are what the oracle knows of calls.
 type outcomes struct {
-	made  map[called]int                     // how often each call of a task of a graph was made
-	ended map[called]int                     // and has ended
-	met   map[rowID]map[metData]metWord      // what tries of a task have read
-	lives map[rowID]int                      // tasks of graphs, how often they have ended well
-	done  map[rowID]bool                     // called tasks of whose good end their agent knows
-	sums  map[rowID]map[comms.CallRef]uint64 // of the last call of a name
+	made    map[called]int                     // how often each call of a task of a graph was made
+	ended   map[called]int                     // and has ended
+	met     map[rowID]map[metData]metWord      // what tries of a task have read
+	lives   map[rowID]int                      // tasks of graphs, how often they have ended well
+	done    map[rowID]int                      // called tasks, how often their agent knows that they have ended well
+	sums    map[rowID]map[comms.CallRef]uint64 // of the last call of a name
+	dropped map[with]bool                      // called tasks that some run has dropped: they may run again
 
 	again   int // calls that another try made once more
 	deepest int // level of a program that called
 }
 
 func newOutcomes() outcomes {
-	return outcomes{made: map[called]int{}, ended: map[called]int{}, met: map[rowID]map[metData]metWord{}, lives: map[rowID]int{}, done: map[rowID]bool{}, sums: map[rowID]map[comms.CallRef]uint64{}}
+	return outcomes{made: map[called]int{}, ended: map[called]int{}, met: map[rowID]map[metData]metWord{}, lives: map[rowID]int{}, dropped: map[with]bool{}, done: map[rowID]int{}, sums: map[rowID]map[comms.CallRef]uint64{}}
 }
 
 // called names a call of a task of a graph.
@@ -126,13 +127,16 @@ func (o *oracle) called(job comms.JobID, e *comms.Event) {
 		return
 	}
 	k := called{job, e.Task, number}
-	if o.calls.ended[k]++; o.calls.ended[k] > o.calls.made[k]+o.rows { // with each loss it may run once more
+	if o.calls.ended[k]++; o.calls.ended[k] > o.calls.made[k]+o.rows+len(o.calls.dropped) { // it may run once more with each of those
 		o.w.fail(job, "call %s ends %d times, and was made %d times; %d datasets of calls were lost", name, o.calls.ended[k], o.calls.made[k], o.rows)
 	}
 }
 
 // drops sees a run drop a call: another try of its task may have it run again.
-func (o *oracle) drops(x *executor, v *callVar) { o.forgetMet(x.row(), v.ref) }
+func (o *oracle) drops(x *executor, v *callVar) {
+	o.forgetMet(x.row(), v.ref)
+	o.calls.dropped[v.with] = true
+}
 
 func (o *oracle) forgetMet(p rowID, ref comms.CallRef) {
 	for k := range o.calls.met[p] {
@@ -163,7 +167,7 @@ func (o *oracle) startsCall(x *executor) {
 			o.w.fail(k.Job, "%s begins run %d of called task %d, which runs as run %d of %s", x.name, r.ID, r.Task, y.cur.ID, y.name)
 		}
 	}
-	if o.calls.done[x.row()] && !o.mayLose() {
+	if o.calls.done[x.row()] > 0 && !o.mayLose() && !o.calls.dropped[x.calls.with] {
 		o.w.fail(k.Job, "%s runs called task %d again, attempt %d: it has ended well, and nothing was lost", x.name, r.Task, r.Attempt)
 	}
 }
@@ -268,7 +272,7 @@ func (o *oracle) granted(a *agent, m *comms.Grant) {
 func (o *oracle) knows(x *executor, first, last comms.RunID) {
 	for id := first; id <= last; id++ {
 		if row, ok := x.ran[id]; ok {
-			if o.calls.done[row] = true; row.name == "" {
+			if o.calls.done[row]++; row.name == "" {
 				row.life = 0
 				o.calls.lives[row]++
 			}
