@@ -63,11 +63,12 @@ func TestProgramsDoAll(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, w.failed)
 		}
 		note("another try meets a call", w.oracle.calls.again > 0)
+		note("the end of a call is stored", len(w.oracle.calls.ended) > 0)
 		note("a program is below the second", w.oracle.calls.deepest > 1)
 	}
 	for _, what := range []string{"a value is put", "a call of a second strand", "a named call", "an element is passed on", "an output is passed on", "an input is passed on",
 		"a value in shared memory", "a stream", "a list", "two outputs", "a call that is tried again", "a call that stays", "a call that must go elsewhere", "a program that is not repeatable",
-		"calls are cancelled", "calls are dropped", "a wait for several calls", "a wait for some of them", "a result is read", "calls go elsewhere", "another try meets a call", "a program is below the second"} {
+		"calls are cancelled", "calls are dropped", "a wait for several calls", "a wait for some of them", "a result is read", "calls go elsewhere", "another try meets a call", "the end of a call is stored", "a program is below the second"} {
 		if did[what] == 0 {
 			t.Errorf("no program does it: %s", what)
 		}
