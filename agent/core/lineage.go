@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 )
 
 // The result of a called task can be lost: the disk has it no more, or has other bytes. A row
@@ -403,11 +402,6 @@ func (j *job) checkLineage(deps map[rowRef]uint32) error {
 			continue
 		}
 		over := j.at(at.task).state.over()
-		if w.failed != nil && over && w.shape != nil && slices.ContainsFunc(j.rowData(at.task), func(ref comms.DatasetRef) bool {
-			return j.data[ref] != nil && w.shape.group.Outputs[ref.Output].Generate == dag.GenerateNone
-		}) {
-			return fmt.Errorf("row %d has failed, and an output of it is kept", t)
-		}
 		if w.line.deps != deps[at] {
 			return fmt.Errorf("row %d has %d arguments of others that come from it, counted %d", t, deps[at], w.line.deps)
 		}

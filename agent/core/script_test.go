@@ -330,7 +330,7 @@ func (s *script) call(w []string, named map[string]string) string {
 			in.Data = comms.Desc{Attempt: 1, Codec: "raw", Size: uint64(number(n)), Place: comms.Place{Kind: comms.PlaceSegment, Segment: 1}}
 		}
 	default:
-		in.From, in.Ref = comms.FromCall, comms.CallRef{Number: uint64(number(named["earlier"]))}
+		in.From, in.Ref, in.Output = comms.FromCall, comms.CallRef{Number: uint64(number(named["earlier"]))}, uint32(number(cmp.Or(named["output"], "0")))
 	}
 	k := comms.CallKind{ID: 1, Function: "F", Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}},
 		Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}, Retries: uint32(number(cmp.Or(named["retries"], "0"))), Here: named["here"] != ""}
