@@ -10,7 +10,7 @@ nightly hunt="10m":
 
 # Fresh seeds, for the time each mode: just hunt 10m "properties gangs,steals". A seed that fails
 # is printed as a line for sim/testdata/kept.txt or .ci/seeds.
-hunt time="5m" modes="plain gangs devices steals gangs,steals forwards gangs,forwards varies rots forwards,rots properties":
+hunt time="5m" modes="plain gangs devices steals gangs,steals forwards gangs,forwards varies rots forwards,rots programs programs,forwards programs,steals properties":
     #!/usr/bin/env bash
     set -uo pipefail
     bad=0

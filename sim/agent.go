@@ -277,6 +277,7 @@ func (a *agent) perform(act core.Action) {
 		a.leave(act.Grace, 0)
 	case core.DropJob:
 		delete(a.graphs, act.Job)
+		w.oracle.calls.lives[jobAt(a, act.Job)]++
 	case core.SetTimer:
 		at := act.At
 		a.timer = at

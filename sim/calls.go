@@ -2,82 +2,93 @@ package sim
 
 import (
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
-	"strings"
+	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
 
-// drawCalls decides how many tasks call others, of a thousand. As drawDrains it
-// draws from numbers of its own.
-func drawCalls(seed uint64) int {
-	return pick(rand.New(rand.NewPCG(seed, 20)), 0, 0, 300, 700)
-}
-
-// callee is the function that tasks call. It returns a word made of its one input
-// and of how deep it calls itself.
+// callee is the function that tasks call. It runs a program (program.go), and returns words
+// that are made of its number and of what it reads.
 const callee = "C"
 
-// calling is what the run at hand calls.
+// calling is what the run at hand does with calls.
 type calling struct {
-	plan  []int // how deep each call goes
-	leave bool  // it does not wait for the last
-	puts  bool  // the values that it passes are put first
-	drops bool  // it drops each call when it has its result
-	made  int   // calls that were made
-	got   int   // and that have returned
-	next  uint64
-	names []uint64 // numbers of the calls
-	in    string
+	prog    *program
+	row     rowID
+	life    uint64 // names the run, or all tries of its task, when those meet what they have called
+	next    int    // act
+	sum     uint64
+	with    with
+	ways    ways
+	vars    map[int]*callVar // by act
+	refs    map[comms.CallRef]*callVar
+	winners map[int]*callVar  // of waits, by act
+	numbers map[uint64]uint64 // of the next call, by strand
+	kinds   uint32
 
-	ends map[uint64]*comms.CallEnd // of calls that have ended, by number
-	read map[uint64]*comms.CallEnd // answers to reads
-	asks map[uint64]bool           // reads that were asked for
-	seen uint64                    // items that the agent has told
-	wait uint64                    // number of the last wait
+	seen    uint64 // items that the agent has told
+	ended   int    // calls of whose end it has told
+	wait    uint64 // number of the last wait
+	waiting bool   // which is not answered
+	asked   *comms.CallWait
+
+	until func() bool // the act at hand waits for this; nil: it waits for nothing
+	mine  bool        // and has asked for the wait that is not answered
+	refsN func() ([]comms.CallRef, int)
+	timed bool // its time-out runs
+	late  bool // and is over
 }
 
-// depthOf is how deep a run of callee calls itself.
-func depthOf(r *comms.Run, k *comms.Kind) int {
-	if len(r.With) > 0 {
-		return int(r.With[0])
-	}
-	return int(k.With[0])
+// callVar is a call that was made, or a value that was put.
+type callVar struct {
+	act      *act
+	ref      comms.CallRef
+	with     with
+	sum      uint64
+	word     string // of a value
+	ways     ways
+	limit    bool       // it has a time-out
+	reads    []*callVar // what its arguments are made of
+	ofInput  bool       // one of them is an input of the run
+	end      *comms.CallEnd
+	order    int // it is the order-th of which the end was told
+	elements []comms.Desc
+	got      int // elements that were read
+	dropped  bool
+	asked    map[comms.DatasetRef]*comms.CallEnd // answers to reads; nil: none yet
 }
 
-func newCalling() calling {
-	return calling{ends: map[uint64]*comms.CallEnd{}, read: map[uint64]*comms.CallEnd{}, asks: map[uint64]bool{}}
-}
+// isCall tells whether the run at hand is of a called task.
+func (x *executor) isCall() bool { return x.kinds[x.cur.Kind].Function == callee }
 
-// plans says what a run calls: of tasks of a graph some, the same in each attempt;
-// of calls those that go deeper.
-func (x *executor) plans(r *comms.Run, k *comms.Kind) calling {
+// plans draws what a run calls: of tasks of a graph some, the same in each attempt; of
+// called tasks what their caller has them do.
+func (x *executor) plans(r *comms.Run, k *comms.Kind) (c calling) {
+	w := x.w
+	key, depth := hashOf(w.seed, k.Job, r.Task), w.fate.programs.depth
 	if k.Function == callee {
-		c := newCalling()
-		c.in = x.wordAt(&r.Inputs[0].Data[0])
-		if depth := depthOf(r, k); depth > 0 {
-			c.plan = []int{depth - 1}
+		b := r.With
+		if len(b) == 0 {
+			b = k.With
 		}
-		return c
-	}
-	for o := range k.Outputs {
-		if k.Outputs[o].Generate != dag.GenerateNone {
-			return calling{}
+		p, err := readWith(b)
+		if err != nil {
+			w.fail(k.Job, "run %d of %s: %v", r.ID, x.name, err)
 		}
-	}
-	h := fnv.New64a()
-	fmt.Fprint(h, k.Job, r.Task)
-	n := h.Sum64()
-	if int(n>>32%1000) >= x.w.fate.calls {
+		c.with, c.ways, c.sum = p, w.fate.programs.ways(p.key), sumOf(p.key, p.inputs)
+		key, depth = p.key, p.depth
+	} else if int(key>>32%1000) >= w.fate.calls || slices.ContainsFunc(k.Outputs, func(o comms.KindOut) bool { return o.Generate != dag.GenerateNone }) {
 		return calling{}
 	}
-	c := newCalling()
-	c.leave, c.puts, c.drops = n>>8%4 == 0, n>>40%3 == 0, n>>44%3 == 0
-	for i := range 1 + n%3 {
-		c.plan = append(c.plan, int(n>>(12+2*i)%3))
+	c.prog = w.program(key, depth)
+	w.ranProgram(c.prog)
+	if c.prog.once {
+		c.prog = w.program(hashOf(key, x.name, x.a.incarn, r.ID), depth)
+		c.prog.once = true
 	}
+	c.vars, c.refs, c.winners, c.numbers = map[int]*callVar{}, map[comms.CallRef]*callVar{}, map[int]*callVar{}, map[uint64]uint64{}
 	return c
 }
 
@@ -89,143 +100,336 @@ func (x *executor) wordAt(d *comms.Desc) string {
 	return string(d.Place.Bytes)
 }
 
-func calleeWord(depth int, in string) string {
-	if depth > 0 {
-		in = calleeWord(depth-1, in)
-	}
-	return fmt.Sprintf("c%d(%s)", depth, in)
-}
-
-// argument is the input of the n-th call of a task of a graph, and whether that is
-// what the call before it returns.
-func (c *calling) argument(task dag.TaskIndex, n int) (word string, earlier bool) {
-	if n%2 == 1 {
-		before, _ := c.argument(task, n-1)
-		return calleeWord(c.plan[n-1], before), true
-	}
-	return fmt.Sprintf("v%d.%d", task, n), false
-}
-
-// returns is what the n-th call of the run at hand must return.
-func (x *executor) returns(n int) string {
-	if x.kinds[x.cur.Kind].Function == callee {
-		return calleeWord(x.calls.plan[n], x.calls.in)
-	}
-	in, _ := x.calls.argument(x.cur.Task, n)
-	return calleeWord(x.calls.plan[n], in)
-}
-
-// number names the next call, or value, of the run at hand.
-func (c *calling) number() comms.CallRef {
-	c.next++
-	return comms.CallRef{Number: c.next - 1}
-}
-
-// call makes the next call of the run at hand, or awaits the next. It tells whether
-// there was one.
+// call goes on with the program. It tells whether there was something to do.
 func (x *executor) call() bool {
 	c := &x.calls
-	last := len(c.plan)
-	if c.leave {
-		last--
+	if c.prog == nil || c.next >= len(c.prog.acts) {
+		return x.failsOnPurpose()
 	}
-	switch {
-	case c.made < len(c.plan):
-		x.makeCall()
-	case c.got < last:
-		x.getCall(c.names[c.got])
-	default:
-		return false
+	run, a := x.cur, &c.prog.acts[c.next]
+	if x.do(a) && x.cur == run {
+		c.next++
+		c.timed, c.late = false, false
 	}
 	return true
 }
 
-// makeCall makes the next call of the run at hand.
-func (x *executor) makeCall() {
+// onPurpose is why a called task fails that is to fail.
+const onPurpose = "on purpose"
+
+func (x *executor) failsOnPurpose() bool {
 	c := &x.calls
-	m := &comms.Calls{Run: x.cur.ID}
-	in := comms.CallInput{}
-	if x.kinds[x.cur.Kind].Function == callee {
-		in.From = comms.FromInput
-	} else if word, earlier := c.argument(x.cur.Task, c.made); earlier {
-		in.From, in.Ref = comms.FromCall, comms.CallRef{Number: c.names[c.made-1]}
-	} else {
-		d := comms.Desc{Codec: "raw", Size: uint64(len(word))}
-		if !x.put(&d, word) {
-			return
+	if !x.isCall() || !c.ways.fails && !(c.ways.stumbles && comms.Try(x.cur.Attempt) == 1) {
+		return false
+	}
+	if made := x.made[0]; made < uint64(c.ways.elements)/2 { // some elements come first
+		return false
+	}
+	x.failed(comms.ErrorTask, onPurpose)
+	return true
+}
+
+// do does the next of an act. It tells whether the act is over.
+func (x *executor) do(a *act) bool {
+	switch a.what {
+	case actCall, actPut:
+		return x.makeCall(a)
+	case actWait, actTimed:
+		return x.awaitSome(a)
+	case actGet, actNext:
+		if v := x.calls.there(a.of[0]); v != nil && (a.what == actGet || v.ways.elements > 0) {
+			return x.getCall(a, v)
 		}
-		if in.Data = d; c.puts {
-			ref := c.number()
-			m.Items = append(m.Items, comms.CallItem{Ref: ref, Inputs: []comms.CallInput{in}})
-			in = comms.CallInput{From: comms.FromCall, Ref: ref}
+	case actDrop:
+		if v := x.calls.there(a.of[0]); v != nil {
+			v.dropped = true
+			x.w.oracle.drops(x, v)
+			x.send(&comms.CallDrop{Run: x.cur.ID, Refs: []comms.CallRef{v.ref}})
+		}
+	case actCancel:
+		m := &comms.CallDrop{Run: x.cur.ID, Cancel: true, Why: "the program cancels it"}
+		for _, v := range x.calls.thereOf(a.of) {
+			if v.end == nil || !a.flag {
+				m.Refs = append(m.Refs, v.ref)
+			}
+		}
+		if len(m.Refs) > 0 {
+			x.send(m)
 		}
 	}
-	ref := c.number()
-	c.names = append(c.names, ref.Number)
-	m.Kinds = []comms.CallKind{{ID: uint32(ref.Number) + 1, Function: callee, Inputs: []comms.KindIn{{Name: "in0"}}, Outputs: []comms.KindOut{{Name: "o"}}, Resources: x.needs(x.cur.Task, c.made)}}
-	m.Items = append(m.Items, comms.CallItem{Ref: ref, Kind: uint32(ref.Number) + 1, With: []byte{byte(c.plan[c.made])}, Inputs: []comms.CallInput{in}})
-	x.w.oracle.makesCall(x, int(ref.Number))
-	c.made++
+	return true
+}
+
+// there returns what an act has made, unless it was left out or dropped.
+func (c *calling) there(act int) *callVar {
+	if v := c.vars[act]; v != nil && !v.dropped {
+		return v
+	}
+	return nil
+}
+
+// thereOf returns the calls among them.
+func (c *calling) thereOf(acts []int) (all []*callVar) {
+	for _, id := range acts {
+		if v := c.there(id); v != nil && v.act.what == actCall {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// number names the next call, or value, of a strand.
+func (c *calling) number(strand uint64) comms.CallRef {
+	n := c.numbers[strand]
+	c.numbers[strand]++
+	return comms.CallRef{Strand: strand, Number: n}
+}
+
+// makeCall makes a call, or puts a value. It is false while memory for a value is asked for.
+func (x *executor) makeCall(a *act) bool {
+	c, v := &x.calls, &callVar{act: a, asked: map[comms.DatasetRef]*comms.CallEnd{}}
+	var ins []comms.CallInput
+	var words []string
+	args := a.args
+	if a.what == actPut {
+		args = []arg{{}}
+	}
+	for i := range args {
+		if args[i].from == argValue && i == 0 && x.lease == nil && x.segmented(a) { // one value of a call, at most
+			x.ask(pick(x.w.rnd, uint64(4096), 3*4096))
+			return false
+		}
+		in, word, ok := x.argument(a, v, i, args[i])
+		if !ok {
+			return true // what it is to read is not there
+		}
+		if a.what == actCall && !a.list {
+			in.Port = uint32(i)
+		}
+		ins, words = append(ins, in), append(words, word)
+	}
+	v.ref = c.number(a.strand)
+	m := &comms.Calls{Run: x.cur.ID, Once: c.prog.once}
+	item := comms.CallItem{Ref: v.ref, Inputs: ins}
+	if v.word = words[0]; a.what == actCall {
+		v.word, v.ways = "", x.w.fate.programs.ways(a.key)
+		p := with{a.key, c.prog.depth - 1, sumOfWords(words), c.life}
+		v.with, v.sum = p, sumOf(p.key, p.inputs)
+		k, name := a.options(&x.w.fate.programs, &v.ways, x.w.fate.timeouts > 0)
+		k.Resources.Custom = x.needs(a)
+		c.kinds++
+		k.ID, v.limit = c.kinds, k.Timeout > 0
+		item.Kind, item.Name, item.With = k.ID, name, p.encode()
+		m.Kinds = []comms.CallKind{k}
+	}
+	m.Items = []comms.CallItem{item}
+	c.vars[a.id], c.refs[v.ref] = v, v
+	x.w.oracle.makesCall(x, v, item.Name)
 	x.send(m)
+	return true
 }
 
-// getCall goes on with a call until its result is read: it waits, reads and waits again.
-func (x *executor) getCall(n uint64) {
+// segmented tells whether the value of an act goes into shared memory, in each try.
+func (x *executor) segmented(a *act) bool { return int(a.draw%1000) < x.w.fate.segment }
+
+// argument finds one argument of a call, and its word.
+func (x *executor) argument(a *act, v *callVar, i int, g arg) (in comms.CallInput, word string, ok bool) {
 	c := &x.calls
-	end := c.ends[n]
-	w := &comms.CallWait{Run: x.cur.ID, Seen: c.seen, N: 1}
-	switch {
-	case end == nil && x.w.chance(500):
-		w.Refs, w.Seen = []comms.CallRef{{Number: n}}, 0
-	case end == nil:
-	case end.Error != nil:
-		x.blameCall(end.Error)
-		x.failed(comms.ErrorTask, "what it called failed: "+end.Error.Text())
-		return
-	case end.Outputs[0].Place.Kind == comms.PlaceInline:
-		x.gotCall(n, &end.Outputs[0])
-		return
-	case c.read[n] != nil:
-		if e := c.read[n].Error; e != nil {
-			x.blameCall(e)
-			x.failed(comms.ErrorTask, "what it called cannot be read: "+e.Text())
-			return
+	switch g.from {
+	case argMade, argWinner:
+		of := c.there(g.of)
+		if g.from == argWinner {
+			if of = c.winners[g.of]; of != nil && of.dropped {
+				of = nil
+			}
 		}
-		x.gotCall(n, &c.read[n].Outputs[0])
-		return
-	case !c.asks[n]:
-		c.asks[n] = true
-		x.send(&comms.CallRead{Run: x.cur.ID, Ref: comms.CallRef{Number: n}})
+		if of == nil || of.ways.elements > 0 && of.got == 0 {
+			return in, "", false
+		}
+		in = comms.CallInput{From: comms.FromCall, Ref: of.ref}
+		v.reads = append(v.reads, of)
+		switch {
+		case of.act.what == actPut:
+			return in, of.word, true
+		case of.ways.elements > 0:
+			in.Element = uint64(of.got - 1)
+		default:
+			in.Output = uint32(g.n % of.ways.outputs)
+		}
+		return in, wordOfCall(of.sum, in.Output, in.Element), true
+	case argOfInput:
+		if in, word, ok = x.passed(g.n); ok {
+			v.ofInput = in.From == comms.FromInput
+			return in, word, true
+		}
 	}
-	c.wait++
-	w.Wait = c.wait
-	x.held = true
-	x.send(w)
+	word = fmt.Sprintf("v%d.%d.%d", c.prog.key, a.id, i)
+	in.Data = comms.Desc{Codec: "raw", Size: uint64(len(word)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(word)}}
+	if x.lease != nil && i == 0 {
+		in.Data.Size = 4096 // each try puts as much, and sums of requests are the same
+		x.fill(&in.Data, word)
+		in.Data.Hash = comms.HashOf([]byte(word))
+	}
+	return in, word, true
 }
 
-// blameCall says that what a task called gave it a cause to fail. A loss is none: what is lost is recomputed.
-func (x *executor) blameCall(e *comms.TaskError) {
+// passed is one of the inputs of the run as an argument, as the library passes it.
+func (x *executor) passed(n int) (in comms.CallInput, word string, ok bool) {
+	var all []comms.CallInput
+	for i := range x.cur.Inputs {
+		data := x.cur.Inputs[i].Data
+		if !x.isCall() && (len(data) != 1 || x.kinds[x.cur.Kind].Inputs[i].List) {
+			continue
+		}
+		for item := range data {
+			if p := data[item].Place.Kind; p == comms.PlaceInline || p == comms.PlaceSegment {
+				all = append(all, comms.CallInput{From: comms.FromInput, Input: uint32(i), Item: uint32(item), Data: data[item]})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return in, "", false
+	}
+	in = all[n%len(all)]
+	word = x.wordAt(&in.Data)
+	if in.Data.Place.Kind == comms.PlaceInline {
+		in = comms.CallInput{Data: comms.Desc{Codec: in.Data.Codec, Size: in.Data.Size, Place: in.Data.Place}}
+	}
+	return in, word, true
+}
+
+// awaitSome waits until some calls have ended, or for a time. The first that has is the winner.
+func (x *executor) awaitSome(a *act) bool {
+	c := &x.calls
+	all := c.thereOf(a.of)
+	n := min(a.n, len(all))
+	over := func() bool { _, left := unended(all); return len(all)-left >= n }
+	if len(all) == 0 || c.late || over() {
+		c.won(a, all)
+		return true
+	}
+	x.block(func() bool { return c.late || over() }, func() ([]comms.CallRef, int) {
+		refs, left := unended(all)
+		return refs, n - (len(all) - left)
+	})
+	if a.what == actTimed && !c.timed {
+		c.timed = true
+		run, next := x.cur, c.next
+		x.after(time.Duration(a.draw%4)*time.Millisecond, func() {
+			if x.cur == run && c.next == next {
+				c.late, c.mine = true, false // the wait stays with the agent
+				x.unblock()
+				x.goOn()
+			}
+		})
+	}
+	return false
+}
+
+// unended lists the calls of which no end was told.
+func unended(all []*callVar) (refs []comms.CallRef, n int) {
+	for _, v := range all {
+		if v.end == nil {
+			refs = append(refs, v.ref)
+		}
+	}
+	return refs, len(refs)
+}
+
+// won notes which call has ended first.
+func (c *calling) won(a *act, all []*callVar) {
+	for _, v := range all {
+		if w := c.winners[a.id]; v.end != nil && v.ways.elements == 0 && (w == nil || v.order < w.order) {
+			c.winners[a.id] = v
+		}
+	}
+}
+
+// getCall waits for a call, or an element of its stream, and reads it.
+func (x *executor) getCall(a *act, v *callVar) bool {
+	e := uint64(v.got)
+	next := a.what == actNext
+	over := func() bool { return v.end != nil || next && len(v.elements) > v.got }
+	if !over() {
+		x.block(over, func() ([]comms.CallRef, int) {
+			if next {
+				return nil, 1
+			}
+			return []comms.CallRef{v.ref}, 1
+		})
+		return false
+	}
+	if next && len(v.elements) > v.got {
+		if !x.readOne(a, v, &v.elements[v.got], comms.DatasetRef{Element: e}) {
+			return false
+		}
+		v.got++
+		return true
+	}
+	if v.end.Error != nil {
+		if a.flag && !next {
+			x.blameFor("what it called failed: " + v.end.Error.Text())
+		}
+		return true
+	}
+	if v.ways.elements > 0 {
+		return true
+	}
+	for o := range v.ways.outputs {
+		if !x.readOne(a, v, &v.end.Outputs[o], comms.DatasetRef{Output: uint32(o)}) {
+			return false
+		}
+	}
+	return true
+}
+
+// blameFor fails the run for what has become of a call.
+func (x *executor) blameFor(text string) {
+	x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
+	x.failed(comms.ErrorTask, text)
+}
+
+// readOne reads a dataset of a call. It is false while it is not there.
+func (x *executor) readOne(a *act, v *callVar, d *comms.Desc, of comms.DatasetRef) bool {
+	if d.Place.Kind == comms.PlaceInline {
+		x.readWord(v, d, of)
+		return true
+	}
+	got, asked := v.asked[of]
+	if !asked {
+		v.asked[of] = nil
+		x.send(&comms.CallRead{Run: x.cur.ID, Ref: v.ref, Output: of.Output, Element: of.Element})
+	}
+	if got == nil {
+		x.block(func() bool { return v.asked[of] != nil }, nil)
+		return false
+	}
+	if got.Error == nil {
+		x.readWord(v, &got.Outputs[0], of)
+		return true
+	}
+	if why := x.mayNotRead(got.Error); why != "" {
+		x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d cannot read what call %v returned: %s: %v", x.cur.ID, x.cur.Task, v.ref, why, got.Error)
+	}
+	if a.flag {
+		x.blameFor("what it called cannot be read: " + got.Error.Text())
+	}
+	return !a.flag
+}
+
+// readWord looks at what a call returned.
+func (x *executor) readWord(v *callVar, d *comms.Desc, of comms.DatasetRef) {
 	job := x.kinds[x.cur.Kind].Job
-	if strings.Contains(e.Text(), "lost") {
-		x.w.fail(job, "run %d of task %d is told of a loss: %s", x.cur.ID, x.cur.Task, e.Text())
-	}
-	x.w.oracle.blame(job)
-}
-
-// gotCall looks at what a call returned.
-func (x *executor) gotCall(n uint64, d *comms.Desc) {
-	c, job := &x.calls, x.kinds[x.cur.Kind].Job
 	if d.Place.Kind == comms.PlaceSegment {
 		if size, ok := x.segs[d.Place.Segment]; !ok || d.Place.Offset+d.Size > size {
 			x.w.fail(job, "segment %d of what a call of run %d returned was not announced, or with %d bytes", d.Place.Segment, x.cur.ID, size)
 		}
 	}
-	if got, want := x.wordAt(d), x.returns(c.got); got != want {
-		x.w.fail(job, "call %d of run %d of task %d returns %q instead of %q", n, x.cur.ID, x.cur.Task, got, want)
+	got, want := x.wordAt(d), wordOfCall(v.sum, of.Output, of.Element)
+	if steady(got) != want {
+		x.w.fail(job, "call %v of run %d of task %d returns %q instead of %q", v.ref, x.cur.ID, x.cur.Task, got, want)
 	}
-	if c.got++; c.drops && c.got < c.made { // the call after it has been made, and holds what it reads
-		x.send(&comms.CallDrop{Run: x.cur.ID, Refs: []comms.CallRef{{Number: n}}})
-	}
+	x.w.oracle.readsCall(x, v, of, got, d.Place.Kind == comms.PlaceInline && v.ways.outputs+v.ways.elements == 1)
 }
 
 // callsEnded takes what became of calls.
@@ -236,29 +440,36 @@ func (x *executor) callsEnded(m *comms.CallEnds) {
 	c := &x.calls
 	for i := range m.Ends {
 		e := &m.Ends[i]
-		all := c.ends
-		if e.Read {
-			all = c.read
-		}
-		if all[e.Ref.Number] != nil {
-			x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d is told twice of call %d, read: %v", m.Run, x.cur.Task, e.Ref.Number, e.Read)
-		}
-		all[e.Ref.Number] = e
 		c.seen++
+		v := c.refs[e.Ref]
+		switch {
+		case v == nil:
+			x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d is told of call %v, which it has not made", m.Run, x.cur.Task, e.Ref)
+		case v.dropped:
+		case e.Read:
+			of := comms.DatasetRef{Output: e.Outputs[0].Ref.Output, Element: e.Outputs[0].Ref.Element}
+			if got, asked := v.asked[of]; !asked || got != nil {
+				x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d is told of dataset %v of call %v, which it has asked for: %v", m.Run, x.cur.Task, of, e.Ref, asked)
+			}
+			v.asked[of] = e
+		default:
+			x.w.oracle.callTold(x, v, e)
+			if e.Element {
+				v.elements = append(v.elements, e.Outputs[0])
+				continue
+			}
+			c.ended++
+			v.end, v.order = e, c.ended
+		}
 	}
+	x.unblock()
 }
 
-// goOnCall ends a wait for calls.
-func (x *executor) goOnCall(m *comms.CallGo) {
-	if x.cur == nil || x.cur.ID != m.Run {
-		return
+// needs is what a call needs of other resources, the same in each attempt. Calls of
+// calls need none of it: their callers may hold all that there is.
+func (x *executor) needs(a *act) (custom []comms.Amount) {
+	if !x.isCall() && int(a.draw>>20%1000) < x.w.fate.far {
+		custom = []comms.Amount{{Name: far, N: 1000}}
 	}
-	if x.held = false; m.Wait != x.calls.wait {
-		x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d may go on from its wait %d, and waits for the %d-th time", m.Run, x.cur.Task, m.Wait, x.calls.wait)
-	}
-	x.w.oracle.resources(x.a)
-	if m.Error != nil {
-		x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
-		x.failed(comms.ErrorTask, "it may not wait: "+m.Error.Text())
-	}
+	return custom
 }

@@ -34,12 +34,16 @@
 //     only when an output of it that is needed is lost. The tasks of an agent that goes on stay with it.
 //   - An agent does not begin a task that it has set aside before it has received which agent owns it.
 //   - A consumer reads, at its start and at its end, the bytes that its producer wrote.
+//   - A call ends once for each try of its parent, as a serial model of programs says (outcome). Another try
+//     of the parent reads of it what the one before has read. A called task that has ended well does not run
+//     again, and never in two executors at once. A run goes on from a wait when it was told of as many ends.
 //   - Running tasks never need more than the host has. The segments of a host are never larger together
 //     than its shared memory.
 //   - When a job ends, the cause of each skipped or cancelled task is a task that has not ended well, and the
 //     skipped task lacks something, unless the job was stopped. No job fails unless a task of it has failed.
 //   - When the world has healed every job ends in a phase that the fates of its tasks allow, and every task is
-//     over, with a reason. Every output can be fetched. Forgotten jobs leave nothing on disk.
+//     over, with a reason. Every output can be fetched. Forgotten jobs leave nothing on disk, and agents
+//     have no job, run or dataset.
 //
 // Equal seeds give equal runs, event by event.
 //
@@ -52,8 +56,11 @@
 //	shrink                     leaves out what a failure does not need
 //	graph                      random jobs
 //	client, controller, agent  the client; drivers of the two cores
-//	executor, memory, store    models of processes, shared memory, the store
+//	executor, lease, memory, store  models of processes, shared memory, the store
 //	transfer, bandwidth        datasets between agents
 //	oneway, clock, join, leave partitions, wall clocks, agents that join and leave
-//	steal, gangs, forward, calls, devices, hunger, varies  one mode or feature each
+//	program                    what tasks call, drawn from numbers; the words that they return
+//	calls, callwait            an executor that runs a program
+//	outcome                    which ends of calls are right
+//	steal, gangs, forward, devices, hunger, varies  one mode or feature each
 package sim

@@ -37,6 +37,7 @@ type executor struct {
 	held   bool
 	hung   bool // cur never ends by itself, nor when told to
 	calls  calling
+	ran    map[comms.RunID]rowID // called tasks that have ended well, of which the agent has not heard
 	token  uint64
 	asked  bool           // waits for a lease
 	lease  *comms.Lease   // granted, not yet used
@@ -67,7 +68,7 @@ type ended struct {
 func newExecutor(a *agent, id comms.ExecutorID) *executor {
 	return &executor{process: process{w: a.w, name: fmt.Sprintf("%s/x%d", a.name, id)}, a: a, id: id,
 		kinds: map[uint32]*comms.Kind{}, jobOf: map[uint32]jobLife{}, segs: map[uint32]uint64{}, made: map[uint32]uint64{},
-		credit: map[comms.RunID]map[uint32]uint64{}, live: map[comms.RunID][]uint32{}}
+		credit: map[comms.RunID]map[uint32]uint64{}, live: map[comms.RunID][]uint32{}, ran: map[comms.RunID]rowID{}}
 }
 
 func (x *executor) boot() {
@@ -181,7 +182,7 @@ func (x *executor) take(m comms.Message) {
 	case *comms.Credit:
 		if c := x.credit[m.Run]; c != nil {
 			c[m.Output] += m.N
-			if x.cur != nil && x.cur.ID == m.Run && x.held {
+			if x.cur != nil && x.cur.ID == m.Run && x.held && !x.calls.waiting {
 				x.held = false
 				x.item(comms.ReportItem{Kind: comms.ReportResumed})
 				x.w.oracle.resources(x.a)
@@ -274,7 +275,7 @@ func (x *executor) heard(m comms.Message) {
 	}
 	for i := range report.Items {
 		it := &report.Items[i]
-		last := it.Run
+		first, last := it.Run, it.Run
 		switch it.Kind {
 		case comms.ReportSteps:
 			steps, err := comms.ReadUsages(it.Steps, nil)
@@ -286,6 +287,7 @@ func (x *executor) heard(m comms.Message) {
 		default:
 			continue
 		}
+		x.w.oracle.knows(x, first, last)
 		at := slices.IndexFunc(x.unheard, func(e ended) bool { return e.run.ID > last })
 		if at < 0 {
 			at = len(x.unheard)
@@ -307,7 +309,7 @@ func (x *executor) buried() {
 
 // goOn plans the next act, if there is something that can be done.
 func (x *executor) goOn() {
-	can := x.cur == nil && (len(x.queue) > 0 || x.stop) || x.cur != nil && !x.hung && !x.asked && (!x.held || x.cancel != nil)
+	can := x.cur == nil && (len(x.queue) > 0 || x.stop) || x.cur != nil && !x.hung && !x.asked && (!x.rests() || x.cancel != nil)
 	if !x.running || x.acting || !can {
 		return
 	}
@@ -328,7 +330,7 @@ func (x *executor) act() {
 		x.start()
 	case x.cur == nil && x.stop:
 		x.die("it was told to stop", "")
-	case x.cur == nil || x.hung || x.asked || x.held && x.cancel == nil:
+	case x.cur == nil || x.hung || x.asked || x.rests() && x.cancel == nil:
 	case x.cancel != nil:
 		x.failed(x.cancel.Why, x.cancel.Text)
 	case w.chance(w.fate.executorCrashes):
@@ -346,17 +348,23 @@ func (x *executor) act() {
 	case x.starves():
 	case w.chance(w.fate.taskFails):
 		x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
-		x.failed(comms.ErrorTask, "bad luck")
+		x.failed(comms.ErrorTask, badLuck)
 	default:
 		x.work()
 	}
 }
+
+// badLuck is why a run fails that fails at random.
+const badLuck = "bad luck"
 
 func (x *executor) start() {
 	r := x.queue[0]
 	x.queue = x.queue[1:]
 	x.cur, x.began, x.held, x.cancel, x.hung = r, x.w.now, false, nil, false
 	x.calls = x.plans(r, x.kinds[r.Kind])
+	if x.calls.life = hashOf(x.row(), x.w.oracle.calls.done[x.row()]); x.calls.prog != nil && x.calls.prog.once {
+		x.calls.life = hashOf(x.row(), r.ID)
+	}
 	clear(x.made)
 	for o, n := range r.Skip {
 		x.made[uint32(o)] = n
@@ -402,11 +410,12 @@ func (x *executor) tooLong(r *comms.Run, limit time.Duration) {
 // look reads all inputs of the run.
 func (x *executor) look(when string) {
 	r, k := x.cur, x.kinds[x.cur.Kind]
+	var words []string
 	for _, in := range r.Inputs {
 		for i := range in.Data {
 			d := &in.Data[i]
-			want := x.calls.in
-			if k.Function != callee {
+			want := ""
+			if !x.isCall() {
 				want = x.w.oracle.word(x.a.name, k.Job, d.Ref, d.Attempt)
 			}
 			got := want
@@ -426,10 +435,13 @@ func (x *executor) look(when string) {
 			default:
 				x.w.fail(k.Job, "run %d of task %d gets input %v at a place of kind %d", r.ID, r.Task, d.Ref, d.Place.Kind)
 			}
-			if got != want {
+			if words = append(words, got); got != want && !x.isCall() {
 				x.w.fail(k.Job, "run %d of task %d reads %q instead of %q, %s", r.ID, r.Task, got, want, when)
 			}
 		}
+	}
+	if x.isCall() && sumOfWords(words) != x.calls.with.inputs {
+		x.w.fail(k.Job, "run %d of called task %d reads %q, which is not what it is to read, %s", r.ID, r.Task, words, when)
 	}
 }
 
@@ -447,6 +459,9 @@ func (x *executor) work() {
 		total := out.Count
 		if out.Generate == dag.GenerateOpen {
 			total = 3 + uint64(r.Task*7)%11
+			if x.isCall() {
+				total = uint64(x.calls.ways.elements)
+			}
 		}
 		if x.made[n] >= total {
 			continue
@@ -488,6 +503,7 @@ func (x *executor) finish(r *comms.Run, k *comms.Kind) {
 	}
 	x.look("at its end")
 	x.reads(r, k)
+	x.w.oracle.endsRun(x)
 	if f := x.w.oracle.facts[k.Job]; len(readsLive(r)) > 0 {
 		x.unheard = append(x.unheard, ended{f, r})
 	}
@@ -546,57 +562,14 @@ func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, 
 	r := x.cur
 	ref := comms.DatasetRef{Task: r.Task, Output: o, Element: element}
 	var word string
-	if k.Function == callee {
-		word = calleeWord(depthOf(r, k), x.calls.in)
-	} else {
+	if k.Function != callee {
 		word = x.word(k, ref)
+	} else if word = wordOfCall(x.calls.sum, o, element); x.calls.ways.varies {
+		word += fmt.Sprintf("%s%s.%d.%d", variesFrom, x.name, x.a.incarn, r.ID)
 	}
 	d := comms.Desc{Ref: ref, Attempt: r.Attempt, Codec: "raw", Size: uint64(len(word))}
 	if k.Function != callee {
 		x.w.oracle.makes(x, k.Job, &d)
 	}
 	return d, x.put(&d, word)
-}
-
-// put writes a word into the message, or into a lease. It is false while a lease is
-// asked for.
-func (x *executor) put(d *comms.Desc, word string) bool {
-	r, w := x.cur, x.w
-	if x.lease == nil && !w.chance(w.fate.segment) {
-		d.Place = comms.Place{Kind: comms.PlaceInline, Bytes: []byte(word)}
-		return true
-	}
-	if x.lease == nil {
-		x.token++
-		x.asked = true
-		x.send(&comms.LeaseReq{Token: x.token, Size: pick(w.rnd, uint64(4096), 4096, 3*4096, 40<<10), Run: r.ID, File: w.chance(300)})
-		return false
-	}
-	l := x.lease
-	x.lease = nil
-	x.a.mem.write(x, l, word)
-	d.Size = max(l.Size, 1)
-	if bare := w.fate.hashless(word); !bare && d.Size <= x.kinds[r.Kind].HashMax {
-		d.Hash = comms.HashOf([]byte(word))
-	} else if bare {
-		w.oracle.bare[copyID{x.kinds[r.Kind].Job, d.Ref, d.Attempt}] = true
-	}
-	d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: l.Segment, Offset: l.Offset}
-	x.back = append(x.back, &comms.Lease{Segment: l.Segment, Offset: l.Offset + l.Size}) // all of it was used
-	return true
-}
-
-func (x *executor) granted(m *comms.Lease) {
-	x.asked = false
-	if m.Error != "" {
-		x.w.oracle.blame(x.kinds[x.cur.Kind].Job)
-		x.failed(comms.ErrorStore, m.Error)
-		return
-	}
-	for _, y := range x.a.living() {
-		if l := y.lease; y != x && l != nil && l.Segment == m.Segment && l.Offset < m.Offset+m.Size && m.Offset < l.Offset+l.Size {
-			x.w.fail(x.kinds[x.cur.Kind].Job, "%s and %s are both granted segment %d at %d", x.name, y.name, m.Segment, m.Offset)
-		}
-	}
-	x.lease = m
 }

@@ -45,6 +45,7 @@ type fates struct {
 	late                                                            bool // some agents start only while jobs run
 	seen                                                            bool // that a dead agent's process has ended is seen before its link may not come back any more
 	calls                                                           int  // tasks that call others, of a thousand
+	programs                                                        programFates
 
 	forward  time.Duration // after which calls that wait go to other agents; 0: none does
 	patience time.Duration // of an agent with those to which it has no link
@@ -84,7 +85,7 @@ type taming struct {
 
 // tamings lists them; what makes a story short comes first.
 func tamings() []taming {
-	return []taming{
+	return append([]taming{
 		{"agents", func(f *fates) { f.agents = 1 }},
 		{"third-agent", func(f *fates) { f.agents = min(f.agents, 2) }},
 		{"better-plans", func(f *fates) { f.improves = 0 }},
@@ -134,7 +135,7 @@ func tamings() []taming {
 		{"second-agent-crash", func(f *fates) { f.agentCrashes = min(f.agentCrashes, 1) }},
 		{"second-controller-crash", func(f *fates) { f.controllerCrashes = min(f.controllerCrashes, 1) }},
 		{"second-steer", func(f *fates) { f.steers = min(f.steers, 1) }},
-	}
+	}, programTamings()...)
 }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }

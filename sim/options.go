@@ -18,6 +18,7 @@ type Options struct {
 	Steals   bool     // several agents that are small for their jobs; idle ones take work of others
 	Varies   bool     // some tasks make other bytes in each attempt
 	Rots     bool     // tasks call much, memory is small, and much of what goes to disk is lost there
+	Programs bool     // most tasks call, much
 }
 
 // mode is an option that is on or off, with the flag that sets it.
@@ -35,6 +36,7 @@ func (o *Options) modes() []mode {
 		{"forwards", &o.Forwards, "several agents that are small for their jobs, whose calls go to other agents"},
 		{"varies", &o.Varies, "some tasks make other bytes in each attempt"},
 		{"rots", &o.Rots, "tasks call much, memory is small, and disks lose what is written there"},
+		{"programs", &o.Programs, "most tasks run random programs of calls, values, waits, cancels and streams"},
 	}
 }
 

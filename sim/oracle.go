@@ -20,9 +20,8 @@ type oracle struct {
 	starts map[string]int // executors that did not come up, by agent
 	makers map[copyName]string
 	told   map[copyName]string
-	gangs  gangStarts                   // since the last look
-	calls  map[called]int               // how often each was made
-	ends   map[called]int               // and has ended
+	gangs  gangStarts // since the last look
+	calls  outcomes
 	rows   int                          // datasets of called tasks that were lost
 	waited int                          // tasks that were decided to wait for an agent with more memory
 	words  map[copyID]map[string]string // by agent
@@ -62,7 +61,7 @@ type origin struct {
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: map[called]int{}, ends: map[called]int{},
+	return &oracle{w: w, starts: map[string]int{}, facts: map[comms.JobID]*facts{}, makers: map[copyName]string{}, told: map[copyName]string{}, calls: newOutcomes(),
 		words: map[copyID]map[string]string{}, bare: map[copyID]bool{}, shared: map[copyID]string{}}
 }
 
@@ -437,7 +436,8 @@ func (o *oracle) acknowledged(a *agent, upTo uint64) {
 // started sees a run begin.
 func (o *oracle) started(x *executor) {
 	r, id := x.cur, x.kinds[x.cur.Kind].Job
-	if x.kinds[x.cur.Kind].Function == callee {
+	if x.isCall() {
+		o.startsCall(x)
 		o.resources(x.a)
 		return
 	}
@@ -564,6 +564,7 @@ func (o *oracle) empty() {
 		o.w.fail(comms.JobID{}, "%d jobs are in the store after they were forgotten", n)
 	}
 	for _, a := range o.w.agents {
+		o.leftovers(a)
 		for _, k := range a.mem.sortedFiles() {
 			o.w.fail(a.mem.files[k].job, "spill file %v of %s is left behind", k, a.name)
 			return

@@ -61,6 +61,8 @@ func TestSeeds(t *testing.T) {
 		{Options{Varies: true}, 50, 1000},
 		{Options{Rots: true}, 100, 1000},
 		{Options{Rots: true, Forwards: true}, 100, 1000},
+		{Options{Programs: true}, 150, 3000},
+		{Options{Programs: true, Forwards: true}, 150, 3000},
 	} {
 		n := uint64(tier.Rounds(c.gate, c.night))
 		if raceEnabled || testing.Short() {

@@ -66,6 +66,9 @@ func (a *agent) fromAgent(p *agentPeer, d memnet.Delivery[comms.Message]) {
 	case memnet.Message:
 		a.post(func() {
 			a.w.tellMessage(a.name, "from "+p.a.name, d.Msg)
+			if m, ok := d.Msg.(*comms.Grant); ok {
+				a.w.oracle.granted(a, m)
+			}
 			a.step(core.FromPeer{Agent: p.a.name, Msg: d.Msg})
 		})
 	}

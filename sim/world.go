@@ -21,7 +21,7 @@ type Result struct {
 	Steps int           // steps of cores and executors
 	Time  time.Duration // virtual
 	Job   comms.JobID   // that Err concerns; zero: none in particular
-	Parts []string      // groups of jobs, each as JOB.GROUP
+	Parts []string      // groups of jobs, each as JOB.GROUP; programs and their acts, as they ran
 }
 
 // Bounds of a run. One that passes them never ends.
@@ -45,7 +45,10 @@ type world struct {
 	steps   int
 
 	without    []string
+	ran        map[uint64]bool // programs, by their numbers
+	runParts   []string        // of those
 	fate       fates
+	drawn      fates // what fate was before all was well
 	controller *controller
 	agents     []*agent
 	executors  map[string]*executor // by node name, also dead ones
@@ -74,7 +77,7 @@ func Run(opt Options) (res Result) {
 		if p := recover(); p != nil {
 			w.fail(comms.JobID{}, "panic: %v", p)
 		}
-		res = Result{Seed: opt.Seed, Err: w.failed, Story: w.story, Jobs: len(w.client.jobs), Steps: w.steps, Time: w.now, Job: w.failedJob, Parts: w.parts()}
+		res = Result{Seed: opt.Seed, Err: w.failed, Story: w.story, Jobs: len(w.client.jobs), Steps: w.steps, Time: w.now, Job: w.failedJob, Parts: append(w.parts(), w.runParts...)}
 	}()
 	w.run()
 	return res
@@ -82,7 +85,7 @@ func Run(opt Options) (res Result) {
 
 func newWorld(opt Options) *world {
 	w := &world{rnd: rand.New(rand.NewPCG(opt.Seed, 1)), keep: opt.Story, without: opt.Without, executors: map[string]*executor{}, apart: map[[2]string]bool{},
-		halfway: map[[2]string]bool{}, silent: map[[2]string]bool{}}
+		halfway: map[[2]string]bool{}, silent: map[[2]string]bool{}, ran: map[uint64]bool{}}
 	w.fate = drawFates(w.rnd)
 	if opt.Seed%5 == 3 { // not drawn: the other seeds stay what they were
 		w.fate.improves = 1 + int(opt.Seed/5%30)
@@ -96,6 +99,7 @@ func newWorld(opt Options) *world {
 	w.fate.shards = drawShards(opt.Seed)
 	w.fate.drawOneWay(opt.Seed)
 	w.fate.drawHunger(opt.Seed)
+	w.fate.drawPrograms(opt.Seed)
 	if opt.Devices {
 		w.fate.drawDevices(opt.Seed)
 	}
@@ -111,11 +115,15 @@ func newWorld(opt Options) *world {
 	if opt.Varies {
 		w.fate.drawVaries(opt.Seed)
 	}
+	if opt.Programs {
+		w.fate.drawManyPrograms(opt.Seed)
+	}
 	for _, t := range tamings() {
 		if slices.Contains(opt.Without, t.name) {
 			t.tame(&w.fate)
 		}
 	}
+	w.drawn = w.fate
 	w.net = network(opt.Seed, w.fate.slowest, true, w.fate)
 	w.lan = network(opt.Seed+1, min(w.fate.slowest, time.Millisecond), false, w.fate)
 	w.oracle = newOracle(w)
@@ -164,7 +172,7 @@ func (w *world) run() {
 		if w.steps > maxSteps {
 			w.fail(comms.JobID{}, "it never settles: %d steps", w.steps)
 		}
-		if w.now > w.fate.heal+patience {
+		if w.now > w.fate.heal+patience && w.client.stage < stageOver {
 			w.unfinished()
 			return
 		}

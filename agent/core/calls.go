@@ -256,7 +256,7 @@ func (c *Core) dropCall(r *run, at rowRef) {
 	c.endReads(by, at)
 	w.dropped = true
 	if !at.job.at(at.task).state.over() {
-		c.maybeForget(at)
+		c.dropUnended(at)
 		return
 	}
 	if slices.Contains(c.rowsEnded, at) {
@@ -274,6 +274,18 @@ func (c *Core) dropCall(r *run, at rowRef) {
 		}
 	}
 	c.maybeForget(at)
+}
+
+// dropUnended follows when a row is dropped that has not ended. It goes on, and nothing of what it makes is kept.
+func (c *Core) dropUnended(at rowRef) {
+	c.maybeForget(at) // one that runs again ends
+	switch w := at.row(); {
+	case at.job.at(at.task).state.over() || len(w.readers) > 0:
+	case w.out != nil && w.out.end != nil:
+		c.endsUnread(at)
+	default:
+		c.freeRow(at)
+	}
 }
 
 // taskName is the name of a caller's task.

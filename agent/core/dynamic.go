@@ -72,6 +72,7 @@ type callRow struct {
 	value    bool             // a value that was put
 	dropped  bool             // its parent reads it no more
 	returned bool             // of a hosted task: it went back
+	returns  uint8            // how often others returned it
 	line     lineage
 	run      comms.RunID // of its parent that made it, or met it, last
 
@@ -355,13 +356,15 @@ func (c *Core) rowEnded(at rowRef) {
 	c.endArgs(at)
 	c.unplaced = false
 	c.wakeAt(c.now) // when it ended in a scheduling pass, who waits for it is answered in the next
-	readers := w.readers
-	w.readers = nil
-	again := w.line.again
+	again, n := w.line.again, len(w.readers)
 	w.line.again = false
-	for _, to := range readers {
+	for i := range n { // they stay in the list until all have what they wait for: it is not freed before
+		to := w.readers[i]
 		c.passOn(at, to)
 		c.tryRow(to.rowRef)
+	}
+	if w.readers = w.readers[n:]; len(w.readers) == 0 { // else it runs again for them
+		w.readers = nil
 	}
 	if j.dyn.by != nil {
 		c.readOn(at)
@@ -420,6 +423,8 @@ func (j *job) rowData(t taskIndex) (refs []comms.DatasetRef) {
 		n := uint64(1)
 		if st := j.streams[outputKey{t, uint32(o)}]; st != nil {
 			n = st.next
+		} else if w.shape.group.Outputs[o].Generate != dag.GenerateNone {
+			n = 0
 		}
 		for e := range n {
 			refs = append(refs, comms.DatasetRef{Task: t, Output: uint32(o), Element: e})

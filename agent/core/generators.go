@@ -93,7 +93,9 @@ func (c *Core) element(r *run, d comms.Desc) error {
 			Cause: comms.Cause{Kind: comms.CauseRun}, Outputs: []comms.Desc{c.told(j, ref, d)}})
 	}
 	if !again {
-		st.next++
+		if st.next++; j.dyn != nil && j.data[ref] == nil { // its parent has dropped the stream
+			j.goneElement(ref)
+		}
 		c.watchElement(j, st, ref)
 	} else if j.peers != nil {
 		c.watchElement(j, st, ref) // other agents count again

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -170,7 +171,7 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 		switch {
 		case it.Back != "":
 			c.shun(out.host)
-			c.takeHome(at)
+			c.cameBack(at, it.Back)
 		case !it.Over && len(it.Text) > 0:
 			c.log(at, it.Stream, it.Text)
 		case !it.Over && it.Event != nil:
@@ -197,6 +198,10 @@ func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 		}
 		c.noteEnd(j, e)
 		c.end(j, t, tFailed)
+		return
+	}
+	if w.dropped && len(w.readers) == 0 {
+		c.endsUnread(at)
 		return
 	}
 	for o := range w.shape.group.Outputs { // all that it makes, each once
@@ -241,6 +246,14 @@ func (c *Core) cameHome(at rowRef) {
 	c.end(j, t, tFinished)
 }
 
+// endsUnread ends a call that has ended well elsewhere, and of which nothing is read.
+func (c *Core) endsUnread(at rowRef) {
+	w := at.row()
+	w.out.host.shunFor = 0
+	c.noteEnd(at.job, *w.out.end)
+	c.end(at.job, at.task, tFinished)
+}
+
 // forgetHeard forgets what was known of a dataset of another agent that is here now, or is not fetched any more.
 func (j *job) forgetHeard(ref comms.DatasetRef) {
 	if j.peers == nil {
@@ -259,6 +272,21 @@ func (c *Core) takeHome(at rowRef) {
 	at.row().at, at.row().stays = "", true
 	at.job.at(at.task).state = tWaiting
 	c.tryRow(at)
+}
+
+// mostReturns is how often others return a call that cannot run here before it fails.
+const mostReturns = 8
+
+// cameBack takes a call home that its host has returned. One that can run nowhere else may be
+// returned for ever, as what it calls there needs more than its host has: so it fails in the end.
+func (c *Core) cameBack(at rowRef, why string) {
+	w := at.row()
+	if w.returns++; w.returns < mostReturns || at.job.groupOf(at.task).unfit == "" {
+		c.takeHome(at)
+		return
+	}
+	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorSetup, Message: fmt.Sprintf("it cannot run on this agent (%s), and others returned it %d times, last agent %s: %s",
+		at.job.groupOf(at.task).unfit, w.returns, w.out.host.name, why)}, comms.Cause{Kind: comms.CauseTask}, true)
 }
 
 // endStay ends what a call has to do with other agents: it has ended, or is to run
@@ -284,6 +312,9 @@ func (c *Core) endStay(at rowRef) {
 	}
 	at.row().out = nil
 	delete(c.away, out.grant)
+	if at.job.at(at.task).state != tFinished && out.end != nil { // some outputs may be here: all are of one run, that counts
+		c.freeRow(at)
+	}
 	n := out.host
 	n.out--
 	n.used = c.now

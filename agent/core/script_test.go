@@ -330,12 +330,15 @@ func (s *script) call(w []string, named map[string]string) string {
 			in.Data = comms.Desc{Attempt: 1, Codec: "raw", Size: uint64(number(n)), Place: comms.Place{Kind: comms.PlaceSegment, Segment: 1}}
 		}
 	default:
-		in.From, in.Ref = comms.FromCall, comms.CallRef{Number: uint64(number(named["earlier"]))}
+		in.From, in.Ref, in.Output = comms.FromCall, comms.CallRef{Number: uint64(number(named["earlier"]))}, uint32(number(cmp.Or(named["output"], "0")))
 	}
 	k := comms.CallKind{ID: 1, Function: "F", Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}},
 		Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}, Retries: uint32(number(cmp.Or(named["retries"], "0"))), Here: named["here"] != ""}
 	if e := named["retry-on"]; e != "" {
 		k.RetryOn = []string{e}
+	}
+	if named["outputs"] == "2" {
+		k.Outputs = append(k.Outputs, comms.KindOut{Name: "z"})
 	}
 	if named["stream"] != "" {
 		k.Outputs[0].Generate = dag.GenerateOpen
@@ -382,6 +385,11 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: 1e6}}
 			it.Outputs = make([]comms.Desc, 1)
 			place(&it.Outputs[0])
+			if named["outputs"] == "2" { // the second inline
+				delete(named, "bytes")
+				it.Outputs = append(it.Outputs, comms.Desc{Ref: comms.DatasetRef{Output: 1}})
+				place(&it.Outputs[1])
+			}
 		} else if len(w) > 1 && w[1] == "failed" {
 			it.Event = &comms.Event{Kind: comms.EventFailed, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: "a/0", Agent: "b"}}
 		} else if named["called"] != "" {

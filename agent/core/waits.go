@@ -107,6 +107,9 @@ func (c *Core) answerCallers() {
 
 func (c *Core) answerCaller(by *caller) {
 	r := by.run
+	if r.ex.state == exKilled {
+		return // it is not told how its calls end, and must not go on
+	}
 	if c.satisfied(by, by.wait) {
 		if r.back {
 			if !c.fits(r.ex.grant, r.gs.need) {

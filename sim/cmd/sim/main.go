@@ -1,6 +1,6 @@
 // Command sim runs the simulator over many seeds, or replays one.
 //
-//	sim -seeds 1000 [-from N] [-steals] [-gangs] [-forwards] [-devices] [-varies] [-rots] [-without KIND,...]
+//	sim -seeds 1000 [-from N] [-steals] [-gangs] [-forwards] [-devices] [-varies] [-rots] [-programs] [-without KIND,...]
 //	                             prints each seed that fails, with its reason; ends with 1 when there are any
 //	sim -hunt 10m [-steals] ...  the same with fresh seeds until the time is over; a seed that fails is
 //	                             printed as a line to add to sim/testdata/kept.txt
