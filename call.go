@@ -1,6 +1,7 @@
 package cascade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -78,16 +79,16 @@ func argument[T any](a CallArg[T]) any {
 }
 
 // CallOption is what a call may say besides its arguments: CPU, Memory, GPU, Resource,
-// Retries, Timeout and Priority of tasks, and RetryOn, Here and CallName.
+// Retries, Timeout, Priority and In of tasks, and RetryOn, Here and CallName.
 type CallOption interface{ option(*executor.CallOptions) }
 
 func (set TaskOption) option(o *executor.CallOptions) {
 	var g dag.Group
 	set(&g)
 	rest := g
-	rest.Resources, rest.Retries, rest.Timeout, rest.Priority = dag.Resources{}, 0, 0, 0
+	rest.Resources, rest.Retries, rest.Timeout, rest.Priority, rest.Run.Environment = dag.Resources{}, 0, 0, 0, ""
 	if !reflect.DeepEqual(rest, dag.Group{}) {
-		o.Err = errors.Join(o.Err, errors.New("an option is of tasks in a graph only: a call takes resources, Retries, Timeout and Priority"))
+		o.Err = errors.Join(o.Err, errors.New("an option is of tasks in a graph only: a call takes resources, Retries, Timeout, Priority and In"))
 	}
 	r := &o.Resources
 	r.CPU, r.Memory, r.GPU, r.GPUMemory = max(r.CPU, g.Resources.CPU), max(r.Memory, g.Resources.Memory), max(r.GPU, g.Resources.GPU), max(r.GPUMemory, g.Resources.GPUMemory)
@@ -97,6 +98,7 @@ func (set TaskOption) option(o *executor.CallOptions) {
 		}
 		r.Custom[name] = n
 	}
+	o.Environment = cmp.Or(g.Run.Environment, o.Environment)
 	o.Retries, o.Timeout, o.Priority = max(o.Retries, g.Retries), max(o.Timeout, g.Timeout), max(o.Priority, g.Priority)
 }
 

@@ -20,6 +20,7 @@ type Graph struct {
 	name      string
 	inputs    []dag.Group
 	groups    []group
+	envs      []dag.Environment
 	exports   []dag.Export
 	keepGoing bool
 	rebuilt   dag.Rebuilt
@@ -43,6 +44,11 @@ func (g *Graph) KeepGoing() { g.keepGoing = true }
 // Rebuilt says what becomes of the job when a lost dataset is recomputed and
 // differs: docs/fault-tolerance.md.
 func (g *Graph) Rebuilt(policy dag.Rebuilt) { g.rebuilt = policy }
+
+// Environment declares an environment, in which tasks run with the option In, and in which
+// they can call functions. Relative paths of it refer to its Source, or without that to
+// the folder of the job.
+func (g *Graph) Environment(e dag.Environment) { g.envs = append(g.envs, e) }
 
 // Output makes datasets outputs of the job: they are kept after it ends, and
 // copied to path, a file or a folder that ends in a slash. "" only keeps them.
@@ -116,8 +122,9 @@ func Priority(n int) TaskOption { return func(g *dag.Group) { g.Priority = n } }
 // although this task is not done.
 func MayFail() TaskOption { return func(g *dag.Group) { g.KeepGoing = true } }
 
-// In names the environment whose executor has the function. The default is the
-// submitting program itself.
+// In names the environment whose executor has the function, one that the graph declares
+// (Graph.Environment), or for a call its job or session. The default of a task is the
+// submitting program itself, that of a call the environment of its caller.
 func In(environment string) TaskOption {
 	return func(g *dag.Group) { g.Run.Environment = environment }
 }
@@ -331,6 +338,9 @@ func (g *Graph) Build() (*dag.Graph, error) {
 	b := dag.NewBuilder(g.name)
 	b.KeepGoing(g.keepGoing)
 	b.Rebuilt(g.rebuilt)
+	for i := range g.envs {
+		b.Environment(g.envs[i])
+	}
 	for _, grp := range g.inputs {
 		b.Input(grp)
 	}

@@ -29,6 +29,8 @@ type SessionOption func(*sessionOptions)
 
 type sessionOptions struct {
 	name     string
+	envs     []dag.Environment
+	in       string
 	submit   []SubmitOption
 	out, err io.Writer
 }
@@ -36,6 +38,20 @@ type sessionOptions struct {
 // WithSessionName sets the name under which people see the session; the default is the program's.
 func WithSessionName(name string) SessionOption {
 	return func(o *sessionOptions) { o.name = name }
+}
+
+// WithSessionEnvironments declares environments of the session. A call runs in one with the
+// option In, and so can what it calls. Their files are sent when the session opens. An
+// environment that names no executor of its own (Go, Python, Binary) has the functions of
+// this program.
+func WithSessionEnvironments(envs ...dag.Environment) SessionOption {
+	return func(o *sessionOptions) { o.envs = append(o.envs, envs...) }
+}
+
+// WithSessionIn names the environment of calls that name none: one of those of
+// WithSessionEnvironments. The session opens when that is built.
+func WithSessionIn(environment string) SessionOption {
+	return func(o *sessionOptions) { o.in = environment }
 }
 
 // WithSessionJob sets options of the job that the session is, such as WithTenant and WithPriority.
@@ -86,7 +102,7 @@ func (c *Client) session(ctx context.Context, o sessionOptions) (*Session, error
 	if err != nil {
 		return nil, err
 	}
-	g, err := dag.NewSession("session "+o.name, at.Name)
+	g, err := dag.NewSession("session "+o.name, at.Name, o.in, o.envs...)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +110,14 @@ func (c *Client) session(ctx context.Context, o sessionOptions) (*Session, error
 	if err != nil {
 		return nil, err
 	}
-	task, err := executor.OpenSession(ctx, executor.SessionConfig{Address: at.Sessions, Job: j.id, Log: c.opts.Log, Out: o.out, Err: o.err})
+	opening, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.conn.Go(func(context.Context) { // its environment may not be built, or it is cancelled
+		if _, err := j.Wait(opening); err != nil && opening.Err() == nil {
+			cancel(err)
+		}
+	})
+	task, err := executor.OpenSession(opening, executor.SessionConfig{Address: at.Sessions, Job: j.id, Log: c.opts.Log, Out: o.out, Err: o.err})
 	if err != nil {
 		return nil, j.unopened(at.Name, err)
 	}

@@ -11,7 +11,7 @@ type Grant struct {
 	JobIncarnation uint64      // of that job
 	Group          string      // of that task
 	Kind           CallKind    // what they share; ID is 0
-	Environment    []byte      // encoded dag.Graph that declares the kind's environment; none: the default one
+	Environment    []byte      // encoded dag.Graph that declares the environments of the origin's job; none: it has none
 	Dir            string      // folder that relative paths refer to
 	Priority       int64       // of the job
 	Weight         uint32      // share of the job's tenant; 0 means 1

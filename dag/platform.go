@@ -32,7 +32,8 @@ var (
 const ProgramEnvironment = "cascade.program"
 
 // WithProgram returns the graph with its functions that are in no environment in one of
-// the program that submits it.
+// the program that submits it. Environments of a session that name no executor have that
+// program as theirs: it calls its own functions in them.
 func (g *Graph) WithProgram(env Environment) (*Graph, error) {
 	if env.Name != ProgramEnvironment || slices.ContainsFunc(g.Environments, func(e Environment) bool { return e.Name == env.Name }) {
 		return nil, fmt.Errorf("graph %q: an environment of a program has the name %s, and is its only one", g.Name, ProgramEnvironment)
@@ -42,6 +43,11 @@ func (g *Graph) WithProgram(env Environment) (*Graph, error) {
 	}
 	out := *g
 	out.Environments = append(slices.Clone(g.Environments), env)
+	for i := range out.Environments {
+		if e := &out.Environments[i]; g.IsSession() && e.Kind() == "default" {
+			e.Binaries = env.Binaries
+		}
+	}
 	out.Groups = slices.Clone(g.Groups)
 	for i := range out.Groups {
 		if run := &out.Groups[i].Run; run.Environment == "" && run.Function != "" && !out.Groups[i].IsInput() {

@@ -34,10 +34,14 @@ func AgentResource(agent string) string {
 	return name
 }
 
-// NewSession returns the graph of a session on an agent.
-func NewSession(name, agent string) (*Graph, error) {
+// NewSession returns the graph of a session on an agent. Its calls run in the environment
+// in, one of those that it declares, or "".
+func NewSession(name, agent, in string, envs ...Environment) (*Graph, error) {
 	b := NewBuilder(name)
-	b.Add(Group{Name: SessionTask, Run: Run{Function: SessionFunction}, Resources: Resources{CPU: NoCPU, Custom: map[string]int64{AgentResource(agent): 1}}})
+	for i := range envs {
+		b.Environment(envs[i])
+	}
+	b.Add(Group{Name: SessionTask, Run: Run{Function: SessionFunction, Environment: in}, Resources: Resources{CPU: NoCPU, Custom: map[string]int64{AgentResource(agent): 1}}})
 	g, err := b.Build()
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)

@@ -7,7 +7,7 @@ import (
 )
 
 func TestSession(t *testing.T) {
-	g, err := NewSession("session of mine", "host-1.example")
+	g, err := NewSession("session of mine", "host-1.example", "")
 	if err != nil {
 		t.Fatal(err)
 	}

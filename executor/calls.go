@@ -31,13 +31,16 @@ type CallOptions struct {
 	Priority  int           // higher first, among the calls of one job
 	Name      string        // for people; "" is none
 	Here      bool          // it stays on the host of its caller
-	Err       error         // an option that does not fit a call
+
+	Environment string // of the job in which the function is; "" is the caller's own
+
+	Err error // an option that does not fit a call
 }
 
 // plain tells whether a call says nothing that makes it of another kind.
 func (o *CallOptions) plain() bool {
 	r := &o.Resources
-	return o.Retries == 0 && len(o.RetryOn) == 0 && o.Timeout == 0 && o.Priority == 0 && !o.Here &&
+	return o.Retries == 0 && len(o.RetryOn) == 0 && o.Timeout == 0 && o.Priority == 0 && !o.Here && o.Environment == "" &&
 		r.CPU == 0 && r.Memory == 0 && r.GPU == 0 && r.GPUMemory == 0 && len(r.Custom) == 0
 }
 
@@ -521,14 +524,14 @@ func (r *run) callKind(c *calls, fn *Func, o *CallOptions) (uint32, error) {
 	}
 	key := fn.Name
 	if !o.plain() {
-		key = fmt.Sprintf("%s %+v %v %d %v %d %v", fn.Name, o.Resources, codes, o.Retries, o.Timeout, o.Priority, o.Here)
+		key = fmt.Sprintf("%s %+v %v %d %v %d %v %s", fn.Name, o.Resources, codes, o.Retries, o.Timeout, o.Priority, o.Here, o.Environment)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id := c.kinds[key]; id != 0 {
 		return id, nil
 	}
-	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here}
+	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Environment: o.Environment, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here}
 	var err error
 	if k.Resources, err = needs(o.Resources); err != nil {
 		return 0, err

@@ -108,10 +108,10 @@ func (c *Core) callKind(by *caller, r *run, k *comms.CallKind) error {
 	env := r.gs.class.env
 	if k.Environment != "" && k.Environment != env.name {
 		root, _ := by.job.root()
-		if root.graph == nil || root.declared(k.Environment) == nil {
-			return fmt.Errorf("it calls %q in environment %q, which its job does not have", k.Function, k.Environment)
-		}
 		env = c.environment(root, &dag.Run{Function: k.Function, Environment: k.Environment})
+		if env.state == envUnknown && root.declared(k.Environment) == nil { // the error of each such call
+			env.state, env.err = envFailed, root.undeclared(k.Environment)
+		}
 	}
 	kind := *k
 	kind.Inputs, kind.Outputs, kind.RetryOn = slices.Clone(k.Inputs), slices.Clone(k.Outputs), slices.Clone(k.RetryOn)

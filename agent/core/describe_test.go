@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/dag"
 )
 
 // describe prints an action on one line, or more for events.
@@ -96,6 +97,13 @@ func describeMessage(m comms.Message) string {
 		return s
 	case *comms.Grant:
 		text := fmt.Sprintf("grant %s of job %d, priority %d, depth %d:", m.Group, m.Root.Job[0], m.Priority, m.Depth)
+		if g, err := dag.Decode(m.Environment); err == nil {
+			text = strings.Replace(text, ":", fmt.Sprintf(", in %q of", m.Kind.Environment), 1)
+			for i := range g.Environments {
+				text += " " + g.Environments[i].Name
+			}
+			text += ":"
+		}
 		for i := range m.Tasks {
 			t := &m.Tasks[i]
 			text += fmt.Sprintf(" %d %s with %d bytes", t.Grant, t.Name, len(t.With))

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -148,13 +149,25 @@ func (j *job) declared(name string) *dag.Environment {
 	return nil
 }
 
+// undeclared is the error of what is to run in an environment that the job does not have.
+func (j *job) undeclared(name string) string {
+	names := make([]string, len(j.graph.Environments))
+	for i := range names {
+		names[i] = j.graph.Environments[i].Name
+	}
+	if len(names) == 0 {
+		return fmt.Sprintf("its job has no environment %q: it declares none", name)
+	}
+	return fmt.Sprintf("its job has no environment %q: it declares %s", name, strings.Join(names, ", "))
+}
+
 // buildEnv asks for an environment.
 func (c *Core) buildEnv(e *environment) {
 	e.state = envBuilding
 	c.building++
 	env := e.job.declared(e.name)
 	if env == nil {
-		c.envDone(e, EnvReady{Err: "no environment of this name in the job"})
+		c.envDone(e, EnvReady{Err: e.job.undeclared(e.name)})
 		return
 	}
 	c.emit(BuildEnv{Job: e.job.id, Env: *env, Commands: e.commands, Dir: e.job.dir})

@@ -55,7 +55,7 @@ func (c *Core) usable(j *job, gs *groupState, p *pool) string {
 	if j.dynamic() { // what it passes was looked at where it was called
 		_, has := p.funcs[gs.group.Run.Function]
 		if _, late := p.funcs["*"]; !has && !late {
-			return gs.group.Run.Function + " is not registered in the executor of this agent"
+			return gs.group.Run.Function + " is not registered in " + gs.where(p)
 		}
 		gs.checked = p
 		return ""
@@ -90,11 +90,7 @@ func (gs *groupState) mistake(p *pool) string {
 	if _, ok := p.fits[gs.group]; ok {
 		return ""
 	}
-	where := "the agent's own executor"
-	if p.key.env != "" {
-		where = "the executor of environment " + gs.group.Run.Environment
-	}
-	message, hint := p.check(gs.group, where)
+	message, hint := p.check(gs.group, gs.where(p))
 	if hint != "" {
 		message += " (" + hint + ")"
 	}
@@ -105,6 +101,14 @@ func (gs *groupState) mistake(p *pool) string {
 		p.fits[gs.group] = struct{}{}
 	}
 	return message
+}
+
+// where names the executors of a pool for people.
+func (gs *groupState) where(p *pool) string {
+	if p.key.env == "" {
+		return "the agent's own executor"
+	}
+	return "the executor of environment " + gs.group.Run.Environment
 }
 
 // maxFits is how many groups a pool remembers to fit; it keeps them, with the

@@ -98,9 +98,7 @@ func (c *Core) newGrant(at rowRef) *comms.Grant {
 	if h := root.hosted(); h != nil { // it comes from farther away
 		m.Root = h.root
 	}
-	if s.env.name != "" {
-		m.Environment = encodeEnvironment(s.env)
-	}
+	m.Environment = encodeEnvironments(root.graph.Environments)
 	if env := s.env.name; env == "" || env == dag.ProgramEnvironment {
 		m.Registry = j.registry
 	}
@@ -118,15 +116,16 @@ func (j *job) rootGroup(t taskIndex) string {
 	return ""
 }
 
-// encodeEnvironment writes the declaration of an environment, in a graph of a task of it.
-func encodeEnvironment(e *environment) []byte {
-	d := e.job.declared(e.name)
-	if d == nil {
+// encodeEnvironments writes the declarations of environments, in a graph of a task.
+func encodeEnvironments(all []dag.Environment) []byte {
+	if len(all) == 0 {
 		return nil
 	}
 	b := dag.NewBuilder("call")
-	b.Environment(*d)
-	b.Add(dag.Group{Name: "call", Run: dag.Run{Function: "call", Environment: e.name}, Outputs: []dag.OutputDecl{{Name: "out"}}})
+	for i := range all {
+		b.Environment(all[i])
+	}
+	b.Add(dag.Group{Name: "call", Run: dag.Run{Function: "call"}, Outputs: []dag.OutputDecl{{Name: "out"}}})
 	g, err := b.Build()
 	if err != nil {
 		return nil // its host says that there is none of this name

@@ -102,15 +102,13 @@ func (c *Core) hostedShape(n *neighbour, m *comms.Grant) (*callShape, error) {
 		return nil, fmt.Errorf("one message grants %d tasks, the limit is %d", len(m.Tasks), mostRows)
 	}
 	j := c.hostingJob(n, m, false, len(m.Tasks))
-	var env *environment
-	if kind.Environment == "" {
-		env = c.environment(j, &dag.Run{Function: kind.Function})
-	} else {
-		if err := j.declare(kind.Environment, m.Environment); err != nil {
-			return nil, err
-		}
-		env = c.environment(j, &dag.Run{Function: kind.Function, Environment: kind.Environment})
+	if err := j.declare(kind.Environment, m.Environment); err != nil {
+		return nil, err
 	}
+	if kind.Environment != "" && j.declared(kind.Environment) == nil {
+		return nil, fmt.Errorf("the granted tasks do not say what environment %q is", kind.Environment)
+	}
+	env := c.environment(j, &dag.Run{Function: kind.Function, Environment: kind.Environment})
 	s, err := newShape(kind, env)
 	if err != nil {
 		return nil, err
@@ -124,20 +122,18 @@ func (c *Core) hostedShape(n *neighbour, m *comms.Grant) (*callShape, error) {
 	return s, nil
 }
 
-// declare makes an environment one of a job of hosted tasks.
+// declare gives a job of hosted tasks the environments of the job from which they come.
+// Owners of versions before send with each task its own alone.
 func (j *job) declare(name string, graph []byte) error {
-	if j.declared(name) != nil {
+	if j.declared(name) != nil || len(graph) == 0 || name == "" && len(j.graph.Environments) > 0 {
 		return nil
 	}
 	g, err := dag.DecodeWith(graph, dag.Options{MaxBytes: mostGraph, MaxTasks: 1, MaxEdges: 1})
 	if err != nil {
-		return fmt.Errorf("the environment of the granted tasks cannot be read: %w", err)
+		return fmt.Errorf("the environments of the granted tasks cannot be read: %w", err)
 	}
-	i := slices.IndexFunc(g.Environments, func(e dag.Environment) bool { return e.Name == name })
-	if i < 0 {
-		return fmt.Errorf("the granted tasks do not say what environment %q is", name)
-	}
-	j.graph = &dag.Graph{Environments: append(slices.Clone(j.graph.Environments), g.Environments[i])}
+	more := slices.DeleteFunc(g.Environments, func(e dag.Environment) bool { return j.declared(e.Name) != nil })
+	j.graph = &dag.Graph{Environments: append(slices.Clone(j.graph.Environments), more...)}
 	return nil
 }
 

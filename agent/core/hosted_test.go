@@ -13,7 +13,7 @@ import (
 // nothing of it is left when the grant has ended.
 func FuzzGrant(f *testing.F) {
 	env := func(e dag.Environment) []byte {
-		return encodeEnvironment(&environment{job: &job{graph: &dag.Graph{Environments: []dag.Environment{e}}}, name: e.Name})
+		return encodeEnvironments([]dag.Environment{e})
 	}
 	f.Add([]byte(nil), "", uint8(0), uint8(1), false)
 	f.Add([]byte(nil), "", uint8(2), uint8(2), true)

@@ -133,7 +133,7 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "assign":
 		return s.assign(d, named)
 	case "session": // JOB, assigned; attempt=N
-		g, err := dag.NewSession("session work", "a1")
+		g, err := dag.NewSession("session work", "a1", "")
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func (s *script) call(w []string, named map[string]string) string {
 		in.From, in.Ref, in.Output = comms.FromCall, comms.CallRef{Number: uint64(number(named["earlier"]))}, uint32(number(cmp.Or(named["output"], "0")))
 	}
 	k := comms.CallKind{ID: 1, Function: "F", Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}},
-		Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}, Retries: uint32(number(cmp.Or(named["retries"], "0"))), Here: named["here"] != ""}
+		Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}, Retries: uint32(number(cmp.Or(named["retries"], "0"))), Here: named["here"] != "", Environment: named["env"]}
 	if e := named["retry-on"]; e != "" {
 		k.RetryOn = []string{e}
 	}
@@ -398,6 +398,11 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 		return s.step(FromPeer{Agent: "b", Msg: &comms.GrantReport{Items: []comms.GrantItem{it}}})
 	case "grant": // NUMBER, by b
 		m := granted(comms.CallKind{Inputs: []comms.KindIn{{Name: "x"}}, Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}})
+		var envs []dag.Environment
+		for _, name := range strings.FieldsFunc(named["envs"], func(r rune) bool { return r == '+' }) {
+			envs = append(envs, dag.Environment{Name: name, Go: "./" + name})
+		}
+		m.Environment = encodeEnvironments(envs)
 		in := comms.GrantInput{Of: comms.DatasetID{Job: comms.JobID{1}, DatasetRef: comms.DatasetRef{Task: 3}}}
 		place(&in.Data)
 		m.Tasks = []comms.GrantTask{{Grant: uint64(number(w[0])), Name: "fit[4]/0", Inputs: []comms.GrantInput{in}}}

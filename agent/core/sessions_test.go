@@ -79,7 +79,7 @@ func TestRandomSessions(t *testing.T) {
 				w.step(Attach{Key: n, Session: job, Output: w.pick(2, "output") == 0})
 				programs[n] += 0
 			case !there:
-				s, err := dag.NewSession("session", "a")
+				s, err := dag.NewSession("session", "a", "")
 				if err != nil {
 					t.Fatal(err)
 				}

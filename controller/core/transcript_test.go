@@ -301,7 +301,7 @@ func (w *world) run(d *datadriven.TestData) error {
 	case "graph":
 		g, err := dag.ParseYAML("job.yaml", []byte(d.Input), dag.Override{}, dag.Options{})
 		if at := arg(d, "session", ""); at != "" { // of a program that is attached to that agent
-			g, err = dag.NewSession("session s", at)
+			g, err = dag.NewSession("session s", at, "")
 		}
 		if err != nil {
 			return err
