@@ -270,8 +270,11 @@ outputs: [driver.last]
 	if got := jobs[0].ended(); !strings.Contains(got, "driver finished 1") {
 		t.Errorf("the driver: %s", got)
 	}
-	if e := jobs[0].event("driver", comms.EventCall); e.CallText() != "driver/0 plus on host-b" {
-		t.Errorf("the controller is told of %q", e.CallText())
+	e := jobs[0].event("driver", comms.EventCall)
+	reads, err := comms.ReadEdges(e.Called.Reads)
+	want := []comms.CallEdge{{Port: 0, From: comms.FromInput, Output: 0}, {Port: 1, From: comms.FromInput, Output: 1}}
+	if e.CallText() != "driver/0 plus on host-b" || e.Executor == 0 || e.Usage == nil || err != nil || !slices.Equal(reads, want) {
+		t.Errorf("the controller is told of %q on executor %d, %+v, %v", e.CallText(), e.Executor, reads, err)
 	}
 	const path = "testdata/figure7.txt"
 	if *update {
@@ -279,11 +282,11 @@ outputs: [driver.last]
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path)
+	golden, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := r.String(); got != string(want) {
+	if got := r.String(); got != string(golden) {
 		t.Errorf("the record differs (go test -update writes it):\n%s", got)
 	}
 }

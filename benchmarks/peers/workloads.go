@@ -96,6 +96,7 @@ func workloads() (all []workload) {
 		shape("merge", args{"n": 10_000}, args{"n": 50}),
 		shape("tree", args{"leaves": 1 << 13}, args{"leaves": 16}),
 	)
+	all = append(all, called()...)
 	all = append(all, handovers()...)
 	all = append(all,
 		workload{number: 6, suite: "work", name: "sdmi", kind: "sdmi", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
@@ -120,6 +121,26 @@ func workloads() (all []workload) {
 }
 
 func wall() []metric { return []metric{less("", "s", value("seconds"))} }
+
+// called are tasks that a running program calls by futures, without a graph.
+func called() (all []workload) {
+	for _, c := range []struct {
+		name, kind string
+		n, short   int
+		unit       string
+	}{
+		{"sync", "calls_sync", 1000, 10, "tasks/s"}, {"async", "calls_async", 10_000, 100, "tasks/s"}, {"nested", "calls_nested", 3200, 200, "tasks/s"},
+		{"wait 1k", "calls_wait", 1000, 20, "futures/s"}, {"put 1 KiB", "calls_put", 10_000, 20, "values/s"}, {"stream", "calls_stream", 1000, 10, "elements/s"},
+	} {
+		w := workload{number: 14, suite: "calls", name: "calls " + c.name, kind: c.kind, full: args{"n": c.n}, short: args{"n": c.short}, limit: time.Minute,
+			metrics: []metric{more("", c.unit, rate)}}
+		if c.kind == "calls_put" {
+			w.full["size"], w.short["size"] = 1<<10, 1<<10
+		}
+		all = append(all, w)
+	}
+	return all
+}
 
 // handovers are arrays of growing size, from one task to four others.
 func handovers() (all []workload) {

@@ -23,15 +23,24 @@ type hostileSettings struct {
 	Fail bool
 }
 
-// hostile says with all that it has what a terminal would act on.
-func hostile(_ context.Context, s hostileSettings) (string, error) {
-	const title = "\x1b]0;PWN\x07 \u009b31m \u202edlrow\r\x9b"
-	fmt.Println("said:", title)
+// hostileTitle is what a terminal would act on.
+const (
+	hostileTitle = "\x1b]0;PWN\x07 \u009b31m \u202edlrow\r\x9b"
+	hostileName  = "\x1b]0;PWN\x07\u009b31m\u202edlrow" // of a call, without spaces
+)
+
+// hostile says it with all that it has: its log, its result, its error, and the names and errors of calls.
+func hostile(ctx context.Context, s hostileSettings) (string, error) {
+	fmt.Println("said:", hostileTitle)
 	if s.Fail {
-		return "", errors.New(title)
+		return hostileCalled.Go(ctx, cascade.Val(hostileTitle), cascade.CallName(hostileName)).Get(ctx)
 	}
-	return title, nil
+	return hostileTitle, nil
 }
+
+func fails(_ context.Context, title string) (string, error) { return "", errors.New(title) }
+
+var hostileCalled = cascade.Func1("HostileCalled", fails, "title -> text")
 
 const hostileJob = `job: "nice\u202ename"
 tasks:
@@ -51,7 +60,8 @@ var (
 		"status", "status last", "status last --json", "ls jobs", "ls tasks last", "ls tasks last --json", "ls datasets last", "ls environments last", "ls calls last", "ls calls last --json", "ls agents",
 		"story last", "story last --json", "story last bad", "explain last bad", "explain last bad --json", "explain last after", "explain last good[c\u202ed]", "explain last nothing\u202e",
 		"logs last", "logs last bad", "logs last --json", "get last good.text --value", "get last good[c\u202ed].text", "get last good.text --json", "get last after.z",
-		"graph last --tasks", "timeline last", "report last -", "profile show", "profile export", "profile export profile.json", "profile diff profile.json", "replay last --simulate", "replay last --task bad", "replay last --task bad --json",
+		"ls calls last", "ls calls last --json", "explain last", "explain last --json", "explain last bad/" + hostileName + "-0", "explain last bad/0", "graph last --calls --tasks", "graph last --calls --tasks --format svg",
+		"replay last --task bad/" + hostileName + "-0", "graph last --tasks", "timeline last", "report last -", "profile show", "profile export", "profile export profile.json", "profile diff profile.json", "replay last --simulate", "replay last --task bad", "replay last --task bad --json",
 		"rerun last", "rerun last bad", "hold last", "release last", "cancel last", "import job.yaml imported.yaml", "submit job.yaml", "env ls", "env show x\u202e", "env prune --dry-run",
 		"forget last", "no\u202ecommand", "status no\x1bjob", "run no\u202efile.yaml", "run \x1bjob.yaml",
 	}

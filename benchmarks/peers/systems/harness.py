@@ -63,6 +63,70 @@ class System:
         took = sorted(repeatedly(self.one, n))
         return {"p50": took[len(took) // 2], "p99": took[min(len(took) * 99 // 100, len(took) - 1)]}
 
+    def calls_sync(self, n: int) -> dict[str, float]:
+        """One call after another, each from the program to a task and back."""
+        return self.called(n, lambda n: sum(self.get([self.call(kernels.echo, 1)])[0] for _ in range(n)))
+
+    def calls_async(self, n: int) -> dict[str, float]:
+        """Calls in a burst."""
+        return self.called(n, lambda n: sum(self.get([self.call(kernels.echo, 1) for _ in range(n)])))
+
+    def calls_nested(self, n: int) -> dict[str, float]:
+        """Tasks that call others, 100 each."""
+        return self.called(n, lambda n: sum(self.get([self.call(self.caller, min(n, 100)) for _ in range(max(n // 100, 1))])))
+
+    def calls_wait(self, n: int) -> dict[str, float]:
+        """The ends of many calls, waited for one at a time."""
+        return self.called(n, lambda n: sum(self.ends([self.call(kernels.echo, 1) for _ in range(n)])))
+
+    def calls_put(self, n: int, size: int) -> dict[str, float]:
+        """Values of some size that the program puts, until a task has read the last of them."""
+        value = bytes(size)
+
+        def put(n: int) -> int:
+            kept = [self.put(value) for _ in range(n)]
+            if self.get([self.call(kernels.length, kept[-1])]) != [size]:
+                raise WrongResult("the last value is not what was put")
+            return len(kept)
+
+        return self.called(n, put)
+
+    def calls_stream(self, n: int) -> dict[str, float]:
+        """The elements of a generator, read as they come."""
+        return self.called(n, lambda n: sum(1 for _ in self.stream(n)))
+
+    def called(self, n: int, do: Any) -> dict[str, float]:
+        """Times what sees n results, after a tenth of it as warming up."""
+        do(max(n // 10, 1))
+        began = time.perf_counter()
+        seen = do(n)
+        took = time.perf_counter() - began
+        if seen != n:
+            raise WrongResult(f"{seen} results, want {n}")
+        return {"seconds": took, "tasks": n}
+
+    caller: Any = None
+
+    def call(self, function: Any, *args: Any) -> Any:
+        """Calls a function as a task; a future."""
+        raise Unsupported("a program calls no tasks by futures")
+
+    def get(self, futures: list[Any]) -> list[Any]:
+        """The results of calls."""
+        raise NotImplementedError
+
+    def ends(self, futures: list[Any]) -> Any:
+        """The results of calls, each when it is there."""
+        raise NotImplementedError
+
+    def put(self, value: Any) -> Any:
+        """Stores a value; a future."""
+        raise Unsupported("a program puts no values")
+
+    def stream(self, n: int) -> Any:
+        """The numbers below n, from a generator that runs as a task."""
+        raise Unsupported("no generators as tasks")
+
     def run(self, shape: shapes.Shape) -> dict[str, float]:
         """Runs a graph against the clock and compares its results."""
         got, took = self.clocked(shape)

@@ -19,6 +19,14 @@ def one(args: Any = None) -> int:
     return 1
 
 
+def echo(x: Any) -> Any:
+    return x
+
+
+def length(x: bytes) -> int:
+    return len(x)
+
+
 def step(args: Any, x: int) -> int:
     return x + 1
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 import dask
 import distributed
@@ -55,6 +56,19 @@ class Dask(System):
     def one(self) -> None:
         self.client.submit(kernels.noop, pure=False).result()
 
+    def call(self, function: Any, *args: Any) -> Any:
+        return self.client.submit(function, *args, pure=False)
+
+    def get(self, futures: list[Any]) -> list[Any]:
+        return self.client.gather(futures)
+
+    def ends(self, futures: list[Any]) -> Any:
+        for _, result in distributed.as_completed(futures, with_results=True):
+            yield result
+
+    def put(self, value: Any) -> Any:
+        return self.client.scatter(value, hash=False)
+
     def workers(self) -> list[int]:
         return list(self.client.run(os.getpid).values())
 
@@ -78,6 +92,15 @@ class Dask(System):
         name = [f"task-{self.run_number}-{i}" for i in range(len(shape.nodes))]
         dsk = {name[i]: (f, args, *[name[k] for k in needs]) for i, (f, args, needs) in enumerate(shape.nodes)}
         return dsk, [name[i] for i in shape.results]
+
+
+def many(n: int) -> int:
+    """A task that calls others gives up its thread while it waits."""
+    with distributed.worker_client() as client:
+        return sum(client.gather(client.map(kernels.echo, [1] * n, pure=False)))
+
+
+Dask.caller = staticmethod(many)
 
 
 class OnHosts(Dask):

@@ -58,6 +58,24 @@ class Ray(System):
             refs.append(remote[function].remote(args, *[refs[i] for i in needs]))
         return ray.get([refs[i] for i in shape.results])
 
+    def call(self, function: Any, *args: Any) -> Any:
+        return (self.remote.get(function) or function).remote(*args)
+
+    def get(self, futures: list[Any]) -> list[Any]:
+        return ray.get(futures)
+
+    def ends(self, futures: list[Any]) -> Any:
+        while futures:
+            ready, futures = ray.wait(futures, num_returns=1)
+            yield ray.get(ready[0])
+
+    def put(self, value: Any) -> Any:
+        return ray.put(value)
+
+    def stream(self, n: int) -> Any:
+        for ref in numbers.remote(n):
+            yield ray.get(ref)
+
     def workers(self) -> list[int]:
         """Ray has more of them than have worked; they say what they are in their command lines."""
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if command(pid).startswith("ray::")]
@@ -128,6 +146,23 @@ def command(pid: int) -> str:
             return file.read()
     except OSError:  # it has ended
         return ""
+
+
+echo = ray.remote(kernels.echo)
+
+
+@ray.remote
+def many(n: int) -> int:
+    return sum(ray.get([echo.remote(1) for _ in range(n)]))
+
+
+Ray.caller = many
+
+
+@ray.remote(num_returns="streaming")
+def numbers(n: int) -> Any:
+    for i in range(n):  # Ray sends to its generators, which those of yield from do not take
+        yield i
 
 
 @ray.remote
