@@ -16,7 +16,7 @@ import (
 // there seem to start before they are made.
 func session(t *testing.T) *Run {
 	t.Helper()
-	g, err := dag.NewSession(`session "work"`, "a")
+	g, err := dag.NewSession(`session "work"`, "a", "")
 	if err != nil {
 		t.Fatal(err)
 	}
