@@ -346,10 +346,12 @@ func (c *Core) giveUpAgain(at rowRef) {
 			c.freeData(j, d)
 		}
 	}
+	delete(j.trouble, at.task)
 	w.line.again, w.readers = false, nil
 	t.state, t.missing, t.flags = tFinished, 0, t.flags|fReleased
 	j.unended--
 	c.touch(j)
+	c.endCalls(j, at.task) // it may have run, and called, since
 	c.maybeForget(at)
 }
 
