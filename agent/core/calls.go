@@ -225,6 +225,8 @@ func (c *Core) maybeForget(at rowRef) {
 	switch {
 	case at.job.at(at.task).state.over():
 		c.freeDropped(at)
+	case w.line.again && w.line.deps == 0 && at.job.at(at.task).state == tWaiting:
+		c.giveUpAgain(at)
 	case w.line.again && w.line.deps == 0:
 		c.cancelRow(at, "no task needs it any more")
 	}

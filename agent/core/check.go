@@ -149,7 +149,10 @@ func (c *Core) checkRows() error {
 				lent[d.lent]++
 			}
 		}
-		for _, by := range j.callers {
+		for t, by := range j.callers {
+			if by.run == nil && j.at(t).state.over() {
+				return fmt.Errorf("job %s: task %d has ended, and what it has called goes on", j.id, t)
+			}
 			for ref, at := range by.calls.all {
 				if c.byJob[at.job.id] != at.job || at.row().ref != ref || at.job.dyn.by != by || !at.row().value && at.row().shape == nil {
 					return fmt.Errorf("job %s: task %d has call %v, which is not there", j.id, by.task, ref)

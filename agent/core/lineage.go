@@ -157,6 +157,7 @@ func (c *Core) lostOfRow(j *job, ref comms.DatasetRef, why error) {
 	j.goneElement(ref)
 	switch w := j.dyn.rows.at(ref.Task); {
 	case j.hosted() == nil:
+		c.readAgain(rowRef{j, ref.Task}, ref)
 	case w.copyOf != nil:
 		c.endCopy(rowRef{j, ref.Task})
 	default:
@@ -302,17 +303,72 @@ func (c *Core) lendAgain(at rowRef, i int, l *loan) bool {
 	return true
 }
 
-// lack follows when only another run of the parent can bring an argument of a row. A run of the
-// parent that is there ends without blame, and the next brings it with the same call. Of a
-// parent that does not repeat itself the row fails.
+// lack follows when only another run of the parent can bring an argument of a row. Rows that run again for it are what they
+// were before, and lost. Rows that have not ended yet wait, and calls that are read: for those a run of the
+// parent that has made them ends without blame, and the next brings what they lack with the same call. Of a parent that
+// does not repeat itself they fail.
 func (c *Core) lack(at rowRef, i int, why string) {
-	by, w := at.job.dyn.by, at.row()
-	w.args[i].hole = true
-	if named, _ := by.calls.get(w.ref); named == at && by.run != nil && by.run.id != w.run {
-		return // it is to come to it
+	by := at.job.dyn.by
+	for work := []reader{{rowRef: at, arg: i}}; len(work) > 0; {
+		to := work[len(work)-1]
+		work = work[:len(work)-1]
+		w := to.row()
+		switch {
+		case to.job.at(to.task).state != tWaiting:
+		case w.line.again:
+			work = append(work, w.readers...)
+			c.giveUpAgain(to.rowRef)
+			c.readsLack(by, w.ref, why)
+		default:
+			w.args[to.arg].hole = true
+			if by.run != nil && by.run.id != w.run {
+				continue // it is to come to it
+			}
+			if !c.restartParent(by, why) {
+				c.fail(to.job, to.task, nil, &comms.TaskError{Kind: comms.ErrorStore, Message: why}, comms.Cause{Kind: comms.CauseMemory}, true)
+			}
+		}
 	}
-	if !c.restartParent(by, why) {
-		c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorStore, Message: why}, comms.Cause{Kind: comms.CauseMemory}, true)
+}
+
+// giveUpAgain makes a row that was to run again what it was before: it has ended, and what it made is lost.
+func (c *Core) giveUpAgain(at rowRef) {
+	j, w, t := at.job, at.row(), at.job.at(at.task)
+	for i := range w.args {
+		a := &w.args[i]
+		if a.from != nil && !a.there {
+			c.stopReading(at, i)
+		}
+		a.lost = false
+		if d := a.data; d != nil {
+			a.data, a.there = nil, false
+			c.freeData(j, d)
+		}
+	}
+	delete(j.trouble, at.task)
+	w.line.again, w.readers = false, nil
+	t.state, t.missing, t.flags = tFinished, 0, t.flags|fReleased
+	j.unended--
+	c.touch(j)
+	c.endCalls(j, at.task) // it may have run, and called, since
+	c.maybeForget(at)
+}
+
+// stopReading ends that an argument waits for the row from which it comes.
+func (c *Core) stopReading(at rowRef, i int) {
+	if from := at.row().args[i].from.row; from.job != nil {
+		w := from.row()
+		w.readers = slices.DeleteFunc(w.readers, func(o reader) bool { return o.rowRef == at && o.arg == i })
+	}
+}
+
+// readsLack ends the reads of a call that cannot run again without another run of its parent.
+func (c *Core) readsLack(by *caller, ref comms.CallRef, why string) {
+	for _, rd := range slices.Clone(by.reads) {
+		if rd.ref == ref && rd.waits() && !c.restartParent(by, why) {
+			by.forgetRead(rd)
+			c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorStore, Agent: c.cfg.Agent, Message: "what a call returned cannot be read: " + why})
+		}
 	}
 }
 
@@ -345,8 +401,7 @@ func (c *Core) bring(by *caller, r *run, at rowRef, m *comms.CallItem) error {
 			if in.From != comms.FromCall || a.from == nil || ok && a.from.row == from {
 				continue
 			}
-			old := a.from.row.row()
-			old.readers = slices.DeleteFunc(old.readers, func(o reader) bool { return o.rowRef == at && o.arg == i })
+			c.stopReading(at, i)
 		}
 		a.hole = false
 		c.partFrom(a)
@@ -407,7 +462,7 @@ func (j *job) checkLineage(deps map[rowRef]uint32) error {
 		}
 		for i := range w.args {
 			switch a := &w.args[i]; {
-			case over && (a.data != nil || a.lost || a.hole), a.there && (a.lost || a.hole), a.lost && a.hole:
+			case over && (a.data != nil || a.lost || a.hole), a.there && (a.lost || a.hole), a.lost && a.hole, a.hole && w.line.again:
 				return fmt.Errorf("argument %d of row %d: over %v, there %v, lost %v, hole %v", i, t, over, a.there, a.lost, a.hole)
 			}
 		}

@@ -282,7 +282,7 @@ func (c *Core) failedRequest(e ledger.Failed) {
 	case q.offer != nil:
 		c.offerFailed(q.offer, e.Err)
 	case q.read != nil:
-		c.readLost(q.read, e.Err)
+		c.readFailed(q.read, e.Err.Error())
 	case q.lease != nil:
 		q.ex.wants--
 		c.emit(ToExecutor{q.ex.id, &comms.Lease{Token: q.lease.Token, Error: e.Err.Error()}})

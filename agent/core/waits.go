@@ -245,20 +245,21 @@ func (c *Core) readGranted(rd *callRead, p ledger.Place) {
 	c.answerRead(rd, nil)
 }
 
-// readLost takes the ledger's word that it cannot be had. A dataset that is lost is waited for.
-func (c *Core) readLost(rd *callRead, err error) {
-	by := rd.by
-	if by.run == nil || !slices.Contains(by.reads, rd) {
-		return
+// readAgain follows when the bytes of a dataset are gone that a run wants in memory.
+func (c *Core) readAgain(at rowRef, ref comms.DatasetRef) {
+	by := at.job.dyn.by
+	for _, rd := range slices.Clone(by.reads) {
+		if rd.ref != at.row().ref || rd.data != ref || rd.held || rd.waits() {
+			continue
+		}
+		by.run.more = slices.DeleteFunc(by.run.more, func(id ledger.RequestID) bool { return id == rd.req })
+		delete(c.requests, rd.req)
+		if err := c.led.Release(rd.req); !errors.Is(err, ledger.ErrUnknown) { // it may have failed by now
+			c.must(err)
+		}
+		rd.req = 0
+		c.read(rd, at)
 	}
-	at, ok := by.calls.get(rd.ref)
-	if !ok || !errors.Is(err, ledger.ErrLost) {
-		c.readFailed(rd, err.Error())
-		return
-	}
-	by.run.more = slices.DeleteFunc(by.run.more, func(id ledger.RequestID) bool { return id == rd.req })
-	rd.req = 0
-	c.read(rd, at)
 }
 
 // readFailed takes the word that it cannot be had.

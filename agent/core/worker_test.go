@@ -27,11 +27,13 @@ type worker struct {
 	wait   bool // for a lease
 	stop   bool
 	dead   bool
+	unused *comms.Lease   // to be returned whole
 	back   []*comms.Lease // to be returned behind the report that seals what is in it
 	ends   []comms.Usage  // of runs from first on, which have succeeded, to be told together
 	first  comms.RunID
 
 	program bool // it opened a session
+	parent  parentRun
 
 	devices []string // that it sees
 	share   int64    // of each, as its first task said; 0: it had none
@@ -68,7 +70,10 @@ func (x *worker) item(it comms.ReportItem) {
 	for _, l := range x.back {
 		items = append(items, comms.ReportItem{Kind: comms.ReportLeaseReturn, Lease: &comms.Lease{Segment: l.Segment, Offset: l.Offset + l.Size}})
 	}
-	x.back = nil
+	if l := x.unused; l != nil {
+		items = append(items, comms.ReportItem{Kind: comms.ReportLeaseReturn, Lease: &comms.Lease{Segment: l.Segment, Offset: l.Offset, Size: l.Size}})
+	}
+	x.back, x.unused = nil, nil
 	x.send(&comms.Report{Items: items})
 }
 
@@ -124,6 +129,10 @@ func (x *worker) take(m comms.Message) {
 		x.lease[0] = m
 	case *comms.Stop:
 		x.stop = true
+	case *comms.CallEnds:
+		x.callsEnded(m)
+	case *comms.CallGo:
+		x.held = false
 	}
 }
 
@@ -139,7 +148,7 @@ func (x *worker) act() {
 		}
 		r := x.queue[0]
 		x.queue = x.queue[1:]
-		x.cur, x.held, x.cancel = &r, false, nil
+		x.cur, x.held, x.cancel, x.parent = &r, false, nil, parentRun{}
 		x.made, x.credit, x.lease = map[uint32]uint64{}, map[uint32]uint64{}, map[int]*comms.Lease{}
 		for o, k := range x.kinds[r.Kind].Outputs {
 			x.credit[uint32(o)] = k.Buffer
@@ -160,6 +169,10 @@ func (x *worker) act() {
 		x.session()
 		return
 	}
+	if w.calls.parent(x) {
+		w.calls.act(x)
+		return
+	}
 	switch p := w.pick(1000, "fate"); {
 	case p < w.crashes:
 		x.die("signal: killed")
@@ -176,9 +189,12 @@ func (x *worker) act() {
 // inputs checks what a run is given.
 func (x *worker) inputs() {
 	r, w := x.cur, x.w
-	for _, in := range r.Inputs {
+	for n, in := range r.Inputs {
 		for _, d := range in.Data {
 			name := fmt.Sprintf("%v %v", x.kinds[r.Kind].Job, d.Ref)
+			if w.calls != nil {
+				name = w.calls.argument(r, n)
+			}
 			switch d.Place.Kind {
 			case comms.PlaceInline:
 				if string(d.Place.Bytes) != name {
@@ -288,6 +304,9 @@ func (x *worker) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, bo
 	r, w := x.cur, x.w
 	ref := comms.DatasetRef{Task: r.Task, Output: o, Element: element}
 	name := fmt.Sprintf("%v %v", k.Job, ref)
+	if w.calls != nil && !w.calls.parent(x) {
+		name = w.calls.word(number64(r.With))
+	}
 	d := comms.Desc{Ref: ref, Attempt: r.Attempt, Codec: "raw", Size: uint64(len(name))}
 	l := x.lease[0]
 	if l == nil && (len(k.Outputs) > 1 || w.pick(1000, "where") >= w.segment) {
@@ -308,10 +327,8 @@ func (x *worker) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, bo
 }
 
 func (x *worker) fail(kind comms.ErrorKind, text string) {
-	if l := x.lease[0]; l != nil {
-		x.back = append(x.back, l)
-		l.Size = 0 // none of it was used
-	}
+	x.unused = x.lease[0]
+	delete(x.lease, 0)
 	x.item(comms.ReportItem{Kind: comms.ReportFailed, Error: &comms.TaskError{Kind: kind, Message: text}})
 	x.cur, x.held = nil, false
 }

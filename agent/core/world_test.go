@@ -43,8 +43,9 @@ type world struct {
 
 	trace func(Event, []Action)
 
-	net *network // to other worlds, when there are any
-	id  int      // there
+	calls *calling // what a task calls, when one does
+	net   *network // to other worlds, when there are any
+	id    int      // there
 	// gone: the host is lost.
 	gone bool
 
