@@ -10,7 +10,6 @@ Each has a number, in the order in which the run makes them: a run that is repea
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 import weakref
@@ -55,6 +54,7 @@ class Calls:
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = m.Calls(run.id, False, [], [])
         self._bytes = 0  # of values in it
+        self.made = 0  # how many calls and values there were
         self._seen = self._ended = 0  # items of CallEnds, calls that have ended
         self._waiting = False  # the last CallWait is not answered, and somebody waits
         self._wait = 0  # its number
@@ -70,8 +70,7 @@ class Calls:
     def _mine(self, what: str, do: Callable[[], Any]) -> Any:
         """Does something for the function of the run, in its thread."""
         worker = self._worker
-        if worker.current is not self.run:
-            raise RuntimeError(f"{what}: the task that called it has ended")
+        self._runs(what)
         if worker.in_main():
             got = worker.aside(lambda _: (do(),))
             return got[0]
@@ -83,19 +82,17 @@ class Calls:
         except Stopped as e:
             raise context.Cancelled(str(e)) from None
 
-    @contextlib.contextmanager
-    def _making(self, what: str) -> Iterator[None]:
-        """Keeps other threads from storing and loading, and the run's end from coming between."""
-        with self._memory.making:
-            if self._worker.current is not self.run:
-                raise RuntimeError(f"{what}: the task that called it has ended")
-            yield
+    def _runs(self, what: str) -> None:
+        """Refuses to store and load for a run that has ended. Whoever has Memory.making keeps its end from coming between."""
+        if self._worker.current is not self.run:
+            raise RuntimeError(f"{what}: the task that called it has ended")
 
     def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
         """Has a function run as a task of its own."""
 
         def make() -> Future:
-            with self._making(f"call {name}"):
+            with self._memory.making:
+                self._runs(f"call {name}")
                 return self._make(name, options, args, named)
 
         return self._mine(f"call {name}", make)  # type: ignore[no-any-return]
@@ -121,7 +118,7 @@ class Calls:
 
     def _kind(self, name: str, o: Options, ports: Sequence[m.KindIn], stream: bool) -> int:
         """The number of a kind of calls, which the agent learns with the first of them. The lock is held."""
-        key = (name, o._replace(name=""), *ports)
+        key = (name, o[:-1], *ports)  # calls of one kind may have names of their own
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = len(self._kinds) + 1
@@ -136,7 +133,8 @@ class Calls:
         """Keeps a value where calls read it by reference."""
 
         def put() -> Future:
-            with self._making("put a value"):
+            with self._memory.making:
+                self._runs("put a value")
                 return self._put(value)
 
         return self._mine("put a value", put)  # type: ignore[no-any-return]
@@ -211,6 +209,7 @@ class Calls:
             run.copied += self._memory.release_published(run)
         with worker.lock:
             self._states[state.ref] = state
+            self.made += 1
             items: list[m.CallItem] = self._batch.items  # type: ignore[assignment]
             items.append(item)
             self._bytes += sum(len(d.place.bytes) for d in values)
@@ -294,12 +293,14 @@ class Calls:
     def _block(self, done: Callable[[], bool], deadline: float | None, waiter: Waiter | None = None) -> bool:
         """Waits until something is so, without a core. It is False when the time is up."""
         worker, main = self._worker, self._worker.in_main()
+        refusals, mine = len(self._refusals), 0
         with worker.lock:
+            if self._look(done, refusals):
+                return True
             self.flush()
             worker.flush()
             self._blocked += 1
         try:
-            refusals, mine = len(self._refusals), 0
             while True:
                 with worker.lock:
                     so, core = self._look(done, refusals), mine != self._wait or not self._waiting
@@ -375,7 +376,7 @@ class Calls:
     def _result(self, what: str, state: State, deadline: float | None, timeout: float | None) -> Any:
         if state.put is not None:
             return self._load(what, state, state.put, 0, deadline, timeout)
-        if self._until([state], 1, False, deadline).need > 0:
+        if state.end is None and self._until([state], 1, False, deadline).need > 0:
             raise TimeoutError(f"{what}: it has not ended within {timeout:g} s")
         self._failed(state)
         if state.stream:
@@ -405,14 +406,15 @@ class Calls:
 
     def _ask(self, state: State, d: m.Desc, element: int) -> tuple[m.CallRef, int] | None:
         """Has a dataset brought into memory, if it is not in the message."""
-        inside = d.place.kind == m.INLINE
+        if d.place.kind == m.INLINE:
+            return None
         key = (state.ref, element)
         with self._worker.lock:
-            if not inside and key not in self._reads:
+            if key not in self._reads:
                 self.flush()
                 self._reads[key] = None
                 self._worker.send(m.CallRead(self.run.id, state.ref, 0, element))
-        return None if inside else key
+        return key
 
     def _load(self, what: str, state: State, d: m.Desc, element: int, deadline: float | None, timeout: float | None) -> Any:
         """The value of a dataset of a call."""
@@ -426,7 +428,8 @@ class Calls:
                     self._reads.pop(key, None)  # it may be asked for again
                 raise CallFailed(f"{what}: {answer.error.message}", answer.error.codes, answer.error.stack)
             d = answer.outputs[0]
-        with self._making(what):
+        with self._memory.making:
+            self._runs(what)
             before = len(self.run.maps)
             value = self._memory.load(self.run, d, state.want, {})
             while len(self.run.maps) > before:
@@ -521,7 +524,12 @@ class Calls:
                 d = f.state.put or (f.state.end and f.state.end.outputs[0])
                 if d is not None:
                     self._ask(f.state, d, 0)
-        return [f.result(None if deadline is None else max(0.0, deadline - time.monotonic())) for f in futures]
+        return [
+            f.take(lambda f=f: self._result(f"the result of {f.state.name}", f.state, deadline, timeout))  # type: ignore[misc]
+            if isinstance(f, Called)
+            else f.result()
+            for f in futures
+        ]
 
 
 def _deadline(timeout: float | None) -> float | None:
