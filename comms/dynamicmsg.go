@@ -109,7 +109,9 @@ type CallRead struct {
 
 // CallWait says that the run waits, and needs no cpu until N of the calls in Refs have
 // ended. Without Refs it waits for N items of CallEnds more than the Seen that it has had.
-// CallGo answers it.
+// CallGo answers it. A wait takes the place of one before that is not answered: with N 0 the
+// run only wants its cpu, and goes on meanwhile. A CallGo of a wait before the last is
+// ignored.
 type CallWait struct {
 	Run  RunID     // that waits
 	Wait uint64    // number of this wait, from 1

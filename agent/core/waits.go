@@ -14,7 +14,8 @@ import (
 
 // A run that waits for calls releases its cpu, and gets it again before it is told to go
 // on. A result may have to come into memory first, where it stays until the
-// run ends or drops the call.
+// run ends or drops the call. A run that gives up a wait says so by the next one, which
+// is for nothing when it only wants its cpu again.
 
 // maxWaiting is how many runs may wait for calls: each is a process.
 const maxWaiting = 128
@@ -45,12 +46,12 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 	}
 	c.startedRun(r)
 	by := c.callerOf(r)
-	if by.wait != nil {
-		c.misbehaved(r, fmt.Errorf("it waits for the %d-th time before its wait before was answered", m.Wait))
+	if by.wait != nil && m.Wait <= by.wait.number {
+		c.misbehaved(r, fmt.Errorf("its wait %d comes behind its wait %d", m.Wait, by.wait.number))
 		return
 	}
 	w := &callWait{number: m.Wait, refs: slices.Clone(m.Refs), least: m.Seen + m.N, n: int(min(m.N, uint64(len(m.Refs))))}
-	if c.waitingRuns() >= maxWaiting && !c.satisfied(by, w) {
+	if by.wait == nil && c.waitingRuns() >= maxWaiting && !c.satisfied(by, w) {
 		c.emit(ToExecutor{ex.id, &comms.CallGo{Run: r.id, Wait: m.Wait, Error: &comms.TaskError{Kind: comms.ErrorTask, Task: r.job.taskName(r.task), Agent: c.cfg.Agent,
 			Message: fmt.Sprintf("%d tasks wait for tasks that they called, each in a process of its own: call less deeply", maxWaiting)}}})
 		return

@@ -4,30 +4,48 @@ package python_test
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
-// A task is interrupted once, and then has its time to clean up; one that swallows the interrupt gets another, also one that keeps it.
+// A task that is cancelled is interrupted once, and then has its time to clean up; one that swallows the interrupt gets another,
+// also one that keeps it.
 func TestCleanUp(t *testing.T) {
 	pyenv.Python(t)
-	c := cascadetest.Start(t)
+	c := cascadetest.Start(t, cascade.WithCPU(4)) // all at once
 	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "waits"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waits, err := os.OpenFile(filepath.Join(dir, "waits"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waits.Close()
 	job := submitText(t, c, "testdata/state", fmt.Appendf(nil, `job: cleanup
-keep_going: true
 environments: {py: {python: {}, py_modules: [./cleanup.py]}}
 tasks:
-  clean: {for: {how: [finally, except]}, run: "py:cleanup.clean", with: {mark: %[1]q, how: "${how}"}, timeout: 100ms}
-  swallow: {run: "py:cleanup.swallow", with: {mark: %[1]q, how: swallow}, timeout: 100ms}
-  keep: {run: "py:cleanup.keep", with: {mark: %[1]q, how: keep}, timeout: 100ms}
+  clean: {for: {how: [finally, except]}, run: "py:cleanup.clean", with: {mark: %[1]q, how: "${how}"}}
+  swallow: {run: "py:cleanup.swallow", with: {mark: %[1]q, how: swallow}}
+  keep: {run: "py:cleanup.keep", with: {mark: %[1]q, how: keep}}
 `, dir))
-	const want = `clean[except] failed: timeout: it ran longer than its timeout of 0.1 s
-clean[finally] failed: timeout: it ran longer than its timeout of 0.1 s
-keep failed: timeout: it ran longer than its timeout of 0.1 s
-swallow failed: timeout: it ran longer than its timeout of 0.1 s
+	if _, err := io.ReadFull(waits, make([]byte, 4)); err != nil { // each of them does
+		t.Fatal(err)
+	}
+	if err := job.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	const want = `clean[except] cancelled: cancelled: enough
+clean[finally] cancelled: cancelled: enough
+keep cancelled: cancelled: enough
+swallow cancelled: cancelled: enough
 `
 	if got := outcome(t, c, job); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -40,7 +58,7 @@ swallow failed: timeout: it ran longer than its timeout of 0.1 s
 	for _, f := range found {
 		marks = append(marks, f.Name())
 	}
-	if got := fmt.Sprint(marks); got != "[except finally keep0 keep1 keep2 swallow0 swallow1 swallow2]" {
+	if got := fmt.Sprint(marks); got != "[except finally keep0 keep1 keep2 swallow0 swallow1 swallow2 waits]" {
 		t.Errorf("what the tasks left: %s", got)
 	}
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,26 @@ def needs(kind: type | tuple[type, ...], words: str, **given: Any) -> None:
     for name, value in given.items():
         if not isinstance(value, kind):
             raise TypeError(f"{name}: it is {words}, not {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def number(what: str, value: Any, least: int, most: int, whole: bool = False) -> Any:
+    """The value of an option, which is to be a number within bounds."""
+    if _is_number(value) and least <= value <= most:
+        if not whole:
+            return value
+        if value == int(value):
+            return int(value)
+    raise ValueError(f"{what}={value!r}: want a {'whole ' if whole else ''}number from {least} to {most}")
+
+
+def seconds(what: str, timeout: Any) -> None:
+    """Refuses a time-out of a wait that is neither None nor a time; it may be infinite."""
+    if timeout is not None and not (_is_number(timeout) and timeout >= 0):
+        raise ValueError(f"{what}: timeout={timeout!r}: want seconds, 0 or more, or None")
 
 
 def items(values: Any) -> list[Any]:

@@ -14,6 +14,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from . import checks
+
 
 class Cancelled(BaseException):
     """Raised in a task's function when the task is cancelled or its time is up. Let it pass, or clean up and raise it again."""
@@ -72,6 +74,7 @@ class Future:
         After timeout seconds it raises TimeoutError; the call goes on, and result() may be called again. The result of a function
         that yields is the list of what it yields.
         """
+        checks.seconds("result", timeout)
         if self._error is not None:
             raise self._error
         return self._value
@@ -195,11 +198,20 @@ def call(function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Fut
 def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[BaseException]] = (), timeout: float = 0.0, cpu: float = 0.0,
             memory: int = 0, gpu: float = 0.0, priority: int = 0, here: bool = False, name: str = "") -> Options:  # fmt: skip
     """Options of calls: cascade.options(retries=2, timeout=60).call(function, x). See Options for what they mean."""
-    on = (retry_on,) if isinstance(retry_on, type) else tuple(retry_on)
-    for key, value in (("retries", retries), ("timeout", timeout), ("cpu", cpu), ("memory", memory), ("gpu", gpu)):
-        if isinstance(value, str) or value < 0:
-            raise ValueError(f"options of a call: {key}={value!r}: want a number, 0 or more")
-    return Options(retries, on, timeout, cpu, memory, gpu, priority, here, name)
+    of = "options of a call: "
+    on = (retry_on,) if isinstance(retry_on, type) or not isinstance(retry_on, Iterable) else tuple(retry_on)
+    if not all(isinstance(e, type) and issubclass(e, BaseException) for e in on):
+        raise ValueError(f"{of}retry_on={retry_on!r}: want a class of exceptions, or several")
+    if not isinstance(here, bool):
+        raise ValueError(f"{of}here={here!r}: want True or False")
+    if not isinstance(name, str):
+        raise ValueError(f"{of}name={name!r}: want a text")
+    return Options(
+        checks.number(f"{of}retries", retries, 0, (1 << 32) - 1, whole=True), on,
+        checks.number(f"{of}timeout", timeout, 0, 10**9), checks.number(f"{of}cpu", cpu, 0, 10**6),
+        checks.number(f"{of}memory", memory, 0, (1 << 63) - 1, whole=True), checks.number(f"{of}gpu", gpu, 0, 10**6),
+        checks.number(f"{of}priority", priority, -(1 << 63), (1 << 63) - 1, whole=True), here, name,
+    )  # fmt: skip
 
 
 def _call(options: Options, function: str | Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Future:
@@ -225,14 +237,26 @@ def put(value: Any) -> Future:
     return value if isinstance(value, Future) else Future(value)
 
 
+def _futures(what: str, futures: Iterable[Future], timeout: float | None) -> list[Future]:
+    """What is to be waited for, as a list."""
+    checks.seconds(what, timeout)
+    if isinstance(futures, Future):
+        raise TypeError(f"{what}: it takes a list of futures, not one")
+    listed = list(futures)
+    for f in listed:
+        if not isinstance(f, Future):
+            raise TypeError(f"{what}: it takes futures, not {f!r}")
+    return listed
+
+
 def wait(futures: Iterable[Future], k: int = 1, timeout: float | None = None) -> tuple[list[Future], list[Future]]:
     """Waits until k futures have ended, well or not, and returns these, in the order in which they ended, and the others.
 
     After timeout seconds it returns those that have.
     """
-    futures = list(futures)
-    if k < 1:
-        raise ValueError(f"wait for {k} futures: want 1 at least")
+    futures = _futures("wait", futures, timeout)
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"wait: k={k!r}: want a whole number, 1 or more")
     if _host is not None:
         return _host.own_calls("wait").wait(futures, k, timeout)
     return futures[:k], futures[k:]
@@ -243,15 +267,15 @@ def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Ite
 
     When timeout seconds are over before all have ended it raises TimeoutError.
     """
-    futures = list(futures)
+    futures = _futures("as_completed", futures, timeout)
     if _host is not None:
-        return _host.own_calls("wait").as_completed(futures, timeout)
+        return _host.own_calls("as_completed").as_completed(futures, timeout)
     return iter(futures)
 
 
 def get(futures: Iterable[Future], timeout: float | None = None) -> list[Any]:
     """The values of all futures, in their order. When one fails it raises that error at once, after timeout seconds TimeoutError."""
-    futures = list(futures)
+    futures = _futures("get", futures, timeout)
     if _host is not None:
         return _host.own_calls("get").get(futures, timeout)
     return [f.result() for f in futures]

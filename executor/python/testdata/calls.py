@@ -5,7 +5,7 @@ import gc
 import threading
 import types
 
-from cascade import CallFailed
+from cascade import CallFailed, Future, as_completed, context, get, options, wait
 from cascade.context import Options
 from cascade.executor.calls import Calls
 from cascade.executor.outputs import Memory
@@ -61,7 +61,7 @@ def ref(number):
 
 def end(number, data=b"\x05", error=None, read=False, place=None):
     d = m.Desc(m.Ref(number + 1), 1, "msgpack", size=len(data), place=place or m.Place(m.INLINE, data))
-    return m.CallEnds(RUN, [m.CallEnd(ref(number), () if error else [d], error, read=read)])
+    return m.CallEnds(RUN, [m.CallEnd(ref(number), () if error and not read else [d], error, read=read)])
 
 
 def same(what, got, want):
@@ -95,18 +95,118 @@ def batches():
     same("drops", a.taken(), [m.CallDrop(RUN, [ref(0), ref(2), ref(3)])])
 
 
+def refused(what, do, want):
+    """Compares the error of a function, with its class."""
+    try:
+        got = f"no error: {do()!r}"
+    except Exception as e:
+        got = f"{type(e).__name__}: {e}"
+    same(what, got, want)
+
+
 def timeouts():
-    """A wait that a caller has given up is answered later; there is never a second one beside it."""
+    """A wait that a caller gives up ends: the run asks for its core, goes on, and may wait again."""
     a = Agent()
-    f, g = (a.calls.make("operator.neg", Options(), (), {"a": i}) for i in range(2))
+    f, g, h = (a.calls.make("operator.neg", Options(), (), {"a": i}) for i in range(3))
     with contextlib.suppress(TimeoutError):
-        f.result(timeout=0)
-    same("first", [type(x).__name__ for x in a.taken()], ["Calls", "CallWait"])
-    a.answers = [[end(1)]]
-    same("beside it", (g.result(timeout=60), a.taken()), (5, []))
-    a.sent = [None]  # it may wait
-    a.answers = [[m.CallGo(RUN, 1)], [end(0)], [m.CallGo(RUN, 2)]]
-    same("again", (f.result(), a.taken()[1:]), (5, [m.CallWait(RUN, 2, [ref(0)], 0, 1)]))
+        f.result(timeout=0.001)
+    batch, wait, over = a.taken()
+    same("given up", (len(batch.items), wait, over), (3, m.CallWait(RUN, 1, [ref(0)], 0, 1), m.CallWait(RUN, 2, (), 0, 0)))
+    a.answers = [[end(1), m.CallGo(RUN, 1)], [m.CallGo(RUN, 2)], [m.CallGo(RUN, 3)]]  # the first two are for waits of before
+    same("again", (g.result(timeout=60), a.taken()), (5, [m.CallWait(RUN, 3, [ref(1)], 0, 1)]))
+    a.answers = [[end(2), m.CallGo(RUN, 4)]]
+    same("for ever", (h.result(timeout=float("inf")), a.taken()), (5, [m.CallWait(RUN, 4, [ref(2)], 0, 1)]))
+    a.answers = [[end(0), m.CallGo(RUN, 5)]]
+    same("for a long time", (f.result(timeout=1e30), a.taken()), (5, [m.CallWait(RUN, 5, [ref(0)], 0, 1)]))
+
+
+def looks():
+    """With no time it only looks: the agent is told of no wait."""
+    a = Agent()
+    f = a.calls.make("operator.neg", Options(), (), {"a": 1})
+    refused("result", lambda: f.result(timeout=0), "TimeoutError: the result of operator.neg: it has not ended within 0 s")
+    refused("get", lambda: a.calls.get([f], 0), "TimeoutError: get: 1 of 1 calls have not ended within 0 s")
+    refused("as_completed", lambda: list(a.calls.as_completed([f], 0)), "TimeoutError: 1 of 1 calls have not ended within 0 s")
+    same("wait", a.calls.wait([f], 1, 0), ([], [f]))
+    same("sent", [type(x).__name__ for x in a.taken()], ["Calls"])
+
+
+def begins():
+    """The time of as_completed begins with its call."""
+    a = Agent()
+    late = a.calls.as_completed([a.calls.make("operator.neg", Options(), (), {"a": 1})], 0.01)
+    threading.Event().wait(0.02)
+    refused("later", lambda: next(late), "TimeoutError: 1 of 1 calls have not ended within 0.01 s")
+    same("sent", [type(x).__name__ for x in a.taken()], ["Calls"])
+
+
+def foreign():
+    """Futures of another task, and what is no future, are refused."""
+    a, b = Agent(), Agent()
+    f, g = (x.calls.make("operator.neg", Options(), (), {"a": 1}) for x in (a, b))
+    for what, do in (("wait", lambda: a.calls.wait([f, g], 1, None)), ("get", lambda: a.calls.get([f, g], None)),
+                     ("as_completed", lambda: a.calls.as_completed([f, g], None))):  # fmt: skip
+        refused(what, do, f"ValueError: {what}: future 1 is of another task")
+    refused("argument", lambda: a.calls.make("operator.neg", Options(), (), {"a": g}), "ValueError: argument a is a future of another task")
+    refused("no future", lambda: get([3]), "TypeError: get: it takes futures, not 3")
+    refused("one future", lambda: wait(Future(3)), "TypeError: wait: it takes a list of futures, not one")
+    same("sent", (a.taken(), b.taken()), ([], []))
+
+
+def arguments():
+    """Numbers that are none are refused, with their names, before anything of them is sent."""
+    for what, do in (("wait", wait), ("as_completed", as_completed), ("get", get)):
+        for bad in (-1, float("nan"), "5", True):
+            refused(what, lambda do=do, bad=bad: do([], timeout=bad), f"ValueError: {what}: timeout={bad!r}: want seconds, 0 or more, or None")
+    refused("result", lambda: Future(1).result(-0.5), "ValueError: result: timeout=-0.5: want seconds, 0 or more, or None")
+    a = Agent()
+    f = a.calls.make("operator.neg", Options(), (), {"a": 1})
+    refused("result of a call", lambda: f.result(-1), "ValueError: result: timeout=-1: want seconds, 0 or more, or None")
+    refused("k", lambda: wait([], k=1.5), "ValueError: wait: k=1.5: want a whole number, 1 or more")
+    for bad, want in (
+        ({"retries": -1}, "retries=-1: want a whole number from 0 to 4294967295"),
+        ({"retries": 1.5}, "retries=1.5: want a whole number from 0 to 4294967295"),
+        ({"timeout": float("inf")}, "timeout=inf: want a number from 0 to 1000000000"),
+        ({"timeout": float("nan")}, "timeout=nan: want a number from 0 to 1000000000"),
+        ({"timeout": "5s"}, "timeout='5s': want a number from 0 to 1000000000"),
+        ({"cpu": None}, "cpu=None: want a number from 0 to 1000000"),
+        ({"cpu": 1e9}, "cpu=1000000000.0: want a number from 0 to 1000000"),
+        ({"gpu": True}, "gpu=True: want a number from 0 to 1000000"),
+        ({"memory": 2**63}, "memory=9223372036854775808: want a whole number from 0 to 9223372036854775807"),
+        ({"memory": "1GiB"}, "memory='1GiB': want a whole number from 0 to 9223372036854775807"),
+        ({"priority": 0.5}, "priority=0.5: want a whole number from -9223372036854775808 to 9223372036854775807"),
+        ({"here": 1}, "here=1: want True or False"),
+        ({"name": 7}, "name=7: want a text"),
+        ({"retry_on": "KeyError"}, "retry_on='KeyError': want a class of exceptions, or several"),
+        ({"retry_on": [KeyError, int]}, "retry_on=[<class 'KeyError'>, <class 'int'>]: want a class of exceptions, or several"),
+        ({"retry_on": 5}, "retry_on=5: want a class of exceptions, or several"),
+    ):
+        refused(str(bad), lambda bad=bad: options(**bad), f"ValueError: options of a call: {want}")
+    same("whole", options(memory=1e9, retries=2.0, retry_on=(e for e in (KeyError, OSError)), cpu=0.5, priority=-3),
+         Options(2, (KeyError, OSError), cpu=0.5, memory=10**9, priority=-3))  # fmt: skip
+
+
+def cancels():
+    """A reason may be any object, with any text."""
+    a = Agent()
+    f = a.calls.make("operator.neg", Options(), (), {"a": 1})
+    f.cancel(KeyError("half a character: \ud800"))
+    f.cancel("\udcff")
+    same("reasons", [x.why for x in a.taken()[1:]], ["'half a character: \\ud800'", "\\udcff"])
+
+
+def listeners():
+    """A listener that goes while others are told takes no end away from them."""
+    a = Agent()
+    futures = [a.calls.make("operator.neg", Options(), (), {"a": i}) for i in range(2)]
+    a.calls.ends(end(0))
+    first, second = (a.calls.as_completed(futures, 0) for _ in range(2))
+    same("ended", (next(first), next(second)), (futures[0], futures[0]))
+    told = a.calls._waiters[0]
+    told.ended = lambda state: first.close()  # as the garbage collector does it
+    a.calls.ends(end(1))
+    same("the other", list(second), [futures[1]])
+    same("left", a.calls._waiters, [])
 
 
 def waits():
@@ -117,14 +217,14 @@ def waits():
     done, rest = a.calls.wait(futures, 3, None)
     same("order", ([f.state.ref.number for f in done], len(rest)), ([4, 2, 3], 17))
     same("wait for some of many", a.taken()[1], m.CallWait(RUN, 1, (), 0, 3))
-    a.answers = [[end(5, error=m.TaskError(m.TASK, "no good", ["Bad"]))]]
+    a.answers = [[end(5, error=m.TaskError(m.TASK, "no good", ["Bad"]))]]  # it does not wait for its core then
     try:
         a.calls.get(rest, None)
         print("get has not failed")
     except CallFailed as e:
         same("get", (str(e), e.codes), ("operator.neg: no good", ("Bad",)))
-    same("wait for all", a.taken(), [m.CallWait(RUN, 2, (), 3, 17)])
-    a.sent, a.answers = [None], [[m.CallGo(RUN, 2)], [m.CallGo(RUN, 3, m.TaskError(m.TASK, "128 tasks wait"))]]
+    same("wait for all", a.taken(), [m.CallWait(RUN, 2, (), 3, 17), m.CallWait(RUN, 3, (), 4, 0)])
+    a.answers = [[m.CallGo(RUN, 2)], [m.CallGo(RUN, 4, m.TaskError(m.TASK, "128 tasks wait"))]]
     try:
         futures[0].result()
         print("the wait was not refused")
@@ -148,7 +248,12 @@ def reads():
     a.answers = [[end(0, b"\x06", read=True)], [m.CallGo(RUN, 3)]]
     same("value", (f.result(), f.result()), (6, 6))
     same("read", a.taken(), [m.CallRead(RUN, ref(0), 0, 0), m.CallWait(RUN, 3, (), 2, 1)])
+    del f
+    a.calls.flush()
+    a.calls.ends(end(0, b"\x06", read=True))  # on its way when the call was dropped
+    a.calls.ends(end(0, error=m.TaskError(m.STORE, "no room"), read=True))
+    same("kept of what was dropped", a.calls._reads, {})
 
 
-for test in (batches, timeouts, waits, reads):
+for test in (batches, timeouts, looks, begins, foreign, arguments, cancels, listeners, waits, reads):
     test()

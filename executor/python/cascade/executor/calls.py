@@ -10,7 +10,6 @@ Each has a number, in the order in which the run makes them: a run that is repea
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 import weakref
@@ -18,11 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import context
+from .. import checks, context
 from ..context import CallCancelled, CallFailed, Future, Options, by_name
 from ..values import encode
 from ..wire import messages as m
 from ..wire.envelope import LinkError
+from ..wire.text import valid
 from .futures import Called, Collector, InputFuture, State, Waiter, call_of, signature_of
 from .outputs import ALL
 from .queue import Run, Stopped
@@ -39,6 +39,7 @@ NOT_HERE = (
 )
 MOST_BATCH = 1000  # calls in one message
 MOST_BYTES = 1 << 20  # of values in one message, about
+LOOK_AFTER = 86400.0  # s after which a wait looks at the time again: clocks take no longer ones
 LOST = m.CallEnd(error=m.TaskError(m.STORE, "another thread could not read it"))
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
@@ -53,8 +54,9 @@ class Calls:
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = m.Calls(run.id, False, [], [])
         self._bytes = 0  # of values in it
+        self.made = 0  # how many calls and values there were
         self._seen = self._ended = 0  # items of CallEnds, calls that have ended
-        self._waiting = False  # a CallWait is not answered
+        self._waiting = False  # the last CallWait is not answered, and somebody waits
         self._wait = 0  # its number
         self._refusals: list[m.TaskError] = []  # of waits
         self._waiters: list[Waiter | Collector] = []
@@ -68,8 +70,7 @@ class Calls:
     def _mine(self, what: str, do: Callable[[], Any]) -> Any:
         """Does something for the function of the run, in its thread."""
         worker = self._worker
-        if worker.current is not self.run:
-            raise RuntimeError(f"{what}: the task that called it has ended")
+        self._runs(what)
         if worker.in_main():
             got = worker.aside(lambda _: (do(),))
             return got[0]
@@ -81,19 +82,17 @@ class Calls:
         except Stopped as e:
             raise context.Cancelled(str(e)) from None
 
-    @contextlib.contextmanager
-    def _making(self, what: str) -> Iterator[None]:
-        """Keeps other threads from storing and loading, and the run's end from coming between."""
-        with self._memory.making:
-            if self._worker.current is not self.run:
-                raise RuntimeError(f"{what}: the task that called it has ended")
-            yield
+    def _runs(self, what: str) -> None:
+        """Refuses to store and load for a run that has ended. Whoever has Memory.making keeps its end from coming between."""
+        if self._worker.current is not self.run:
+            raise RuntimeError(f"{what}: the task that called it has ended")
 
     def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
         """Has a function run as a task of its own."""
 
         def make() -> Future:
-            with self._making(f"call {name}"):
+            with self._memory.making:
+                self._runs(f"call {name}")
                 return self._make(name, options, args, named)
 
         return self._mine(f"call {name}", make)  # type: ignore[no-any-return]
@@ -119,7 +118,7 @@ class Calls:
 
     def _kind(self, name: str, o: Options, ports: Sequence[m.KindIn], stream: bool) -> int:
         """The number of a kind of calls, which the agent learns with the first of them. The lock is held."""
-        key = (name, o._replace(name=""), *ports)
+        key = (name, o[:-1], *ports)  # calls of one kind may have names of their own
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = len(self._kinds) + 1
@@ -134,7 +133,8 @@ class Calls:
         """Keeps a value where calls read it by reference."""
 
         def put() -> Future:
-            with self._making("put a value"):
+            with self._memory.making:
+                self._runs("put a value")
                 return self._put(value)
 
         return self._mine("put a value", put)  # type: ignore[no-any-return]
@@ -209,6 +209,7 @@ class Calls:
             run.copied += self._memory.release_published(run)
         with worker.lock:
             self._states[state.ref] = state
+            self.made += 1
             items: list[m.CallItem] = self._batch.items  # type: ignore[assignment]
             items.append(item)
             self._bytes += sum(len(d.place.bytes) for d in values)
@@ -263,17 +264,18 @@ class Calls:
                     waiter.ended(state)
 
     def _read(self, e: m.CallEnd) -> None:
-        if e.outputs:
-            self._reads[e.ref, e.outputs[0].ref.element] = e
-            return
-        for key, known in self._reads.items():  # an error does not say of which element
-            if key[0] == e.ref and known is None:
-                self._reads[key] = e
+        if len(e.outputs) != 1:
+            raise LinkError(f"an answer with {len(e.outputs)} datasets, to what was read of call {e.ref.number}")
+        key = (e.ref, e.outputs[0].ref.element)
+        if key in self._reads:  # else the call was dropped
+            self._reads[key] = e
 
     def go(self, message: m.CallGo) -> None:
         """The run has its core again. The lock is held."""
-        if not self._waiting or message.wait != self._wait:
+        if message.wait > self._wait:
             raise LinkError(f"run {message.run} may go on from its wait {message.wait}, and waits for the {self._wait}-th time")
+        if message.wait < self._wait or not self._waiting:
+            return  # of a wait that was given up
         self._waiting = False
         if message.error is not None:
             self._refusals.append(message.error)
@@ -289,20 +291,27 @@ class Calls:
     # ---- waiting
 
     def _block(self, done: Callable[[], bool], deadline: float | None, waiter: Waiter | None = None) -> bool:
-        """Waits until something is so, without a core. It is False when the time is up: the agent's answer comes later."""
+        """Waits until something is so, without a core. It is False when the time is up."""
         worker, main = self._worker, self._worker.in_main()
+        refusals, mine = len(self._refusals), 0
         with worker.lock:
+            if self._look(done, refusals):
+                return True
             self.flush()
             worker.flush()
             self._blocked += 1
         try:
-            refusals, mine = len(self._refusals), [False]
             while True:
                 with worker.lock:
-                    so = self._look(done, mine, refusals, waiter)
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if so or left is not None and left <= 0:
+                    so, core = self._look(done, refusals), mine != self._wait or not self._waiting
+                    if so and (core or waiter is not None and waiter.at_once()):
+                        return True
+                    left = None if deadline is None else min(deadline - time.monotonic(), LOOK_AFTER)
+                    if left is not None and left <= 0:
                         return so
+                    if not so and not self._waiting:
+                        mine = self._tell(waiter)
+                        continue
                     if not main:
                         worker.rest(left)
                 if main:
@@ -310,30 +319,42 @@ class Calls:
         finally:
             with worker.lock:
                 self._blocked -= 1
+                self._go_on()
 
-    def _look(self, done: Callable[[], bool], mine: list[bool], refusals: int, waiter: Waiter | None) -> bool:
-        """Whether a thread need not wait any longer. It tells the agent of a wait when there is none. The lock is held."""
+    def _look(self, done: Callable[[], bool], refusals: int) -> bool:
+        """Whether what a thread waits for is so. The lock is held."""
         worker, run = self._worker, self.run
         if worker.current is not run:
             raise RuntimeError("wait: the task that called has ended")
         worker.check(run)
-        while True:
-            finished = done()
-            if finished and (not mine[0] or not self._waiting or waiter is not None and waiter.at_once()):
-                return True
-            if len(self._refusals) > refusals:
-                raise RuntimeError(f"the task may not wait: {self._refusals[-1].message}")
-            if finished or self._waiting:
-                return False
-            self._waiting = mine[0] = True
+        so = done()
+        if not so and len(self._refusals) > refusals:
+            raise RuntimeError(f"the task may not wait: {self._refusals[-1].message}")
+        return so
+
+    def _tell(self, waiter: Waiter | None) -> int:
+        """Tells the agent that the run waits, and returns the number of this wait. The lock is held."""
+        wait = m.CallWait(self.run.id, self._wait + 1, (), self._seen, 1)
+        if self._blocked == 1 and waiter is not None:
+            wait = wait._replace(n=max(waiter.need, 1))
+            if waiter.refs:
+                wait = wait._replace(refs=waiter.refs, seen=0, n=waiter.first_need)
+        self._waiting, self._wait = True, wait.wait
+        self._worker.send(wait)
+        self._worker.flush()
+        return wait.wait
+
+    def _go_on(self) -> None:
+        """With no thread that waits, a wait is given up: the run wants its core, and goes on meanwhile. The lock is held."""
+        if self._waiting and self._blocked == 0 and self._worker.current is self.run:
+            self._waiting = False
             self._wait += 1
-            wait = m.CallWait(run.id, self._wait, (), self._seen, 1)
-            if self._blocked == 1 and waiter is not None:
-                wait = wait._replace(n=max(waiter.need, 1))
-                if waiter.refs:
-                    wait = wait._replace(refs=waiter.refs, seen=0, n=waiter.first_need)
-            worker.send(wait)
-            worker.flush()
+            self._worker.send(m.CallWait(self.run.id, self._wait, (), self._seen, 0))
+
+    def _unlisten(self, listener: Waiter | Collector) -> None:
+        """Has a listener told no more. The garbage collector, which closes iterators, may do so in the middle of ends."""
+        with self._worker.lock:
+            self._waiters = [w for w in self._waiters if w is not listener]
 
     def _until(self, states: Sequence[State | None], k: int, fast: bool, deadline: float | None) -> Waiter:
         """Waits until k calls have ended, with fast until one has failed; or until the time is up."""
@@ -343,18 +364,19 @@ class Calls:
         try:
             self._block(waiter.done, deadline, waiter)
         finally:
-            self._waiters.remove(waiter)
+            self._unlisten(waiter)
         return waiter
 
     def result(self, state: State, timeout: float | None) -> Any:
         """The value of a call, or its error."""
+        checks.seconds("result", timeout)
         what = f"the result of {state.name}"
         return self._mine(what, lambda: self._result(what, state, _deadline(timeout), timeout))
 
     def _result(self, what: str, state: State, deadline: float | None, timeout: float | None) -> Any:
         if state.put is not None:
             return self._load(what, state, state.put, 0, deadline, timeout)
-        if self._until([state], 1, False, deadline).need > 0:
+        if state.end is None and self._until([state], 1, False, deadline).need > 0:
             raise TimeoutError(f"{what}: it has not ended within {timeout:g} s")
         self._failed(state)
         if state.stream:
@@ -384,14 +406,15 @@ class Calls:
 
     def _ask(self, state: State, d: m.Desc, element: int) -> tuple[m.CallRef, int] | None:
         """Has a dataset brought into memory, if it is not in the message."""
-        inside = d.place.kind == m.INLINE
+        if d.place.kind == m.INLINE:
+            return None
         key = (state.ref, element)
         with self._worker.lock:
-            if not inside and key not in self._reads:
+            if key not in self._reads:
                 self.flush()
                 self._reads[key] = None
                 self._worker.send(m.CallRead(self.run.id, state.ref, 0, element))
-        return None if inside else key
+        return key
 
     def _load(self, what: str, state: State, d: m.Desc, element: int, deadline: float | None, timeout: float | None) -> Any:
         """The value of a dataset of a call."""
@@ -405,7 +428,8 @@ class Calls:
                     self._reads.pop(key, None)  # it may be asked for again
                 raise CallFailed(f"{what}: {answer.error.message}", answer.error.codes, answer.error.stack)
             d = answer.outputs[0]
-        with self._making(what):
+        with self._memory.making:
+            self._runs(what)
             before = len(self.run.maps)
             value = self._memory.load(self.run, d, state.want, {})
             while len(self.run.maps) > before:
@@ -438,20 +462,19 @@ class Calls:
 
     def cancel(self, state: State, why: str) -> None:
         """Ends a call with all that it has called."""
+        reason = valid(str(why)) or "its caller has cancelled it"
 
         def tell() -> None:
             if state.put is None and state.end is None:
                 with self._worker.lock:
                     self.flush()
-                    self._worker.send(m.CallDrop(self.run.id, [state.ref], True, why or "its caller has cancelled it"))
+                    self._worker.send(m.CallDrop(self.run.id, [state.ref], True, reason))
 
         self._mine(f"cancel {state.name}", tell)
 
     def wait(self, futures: Sequence[Future], k: int, timeout: float | None) -> tuple[list[Future], list[Future]]:
         """The k futures that have ended first, and the others."""
-        for f in futures:
-            if isinstance(f, Called) and f.calls is not self:
-                raise ValueError("wait: a future is of another task")
+        self._own("wait", futures)
         k = min(k, len(futures))
         states = [call_of(f) for f in futures]
         if sum(s is None or s.end is not None for s in states) < k:
@@ -462,8 +485,11 @@ class Calls:
         return [futures[i] for _, i in ready], [f for i, f in enumerate(futures) if i not in chosen]
 
     def as_completed(self, futures: Sequence[Future], timeout: float | None) -> Iterator[Future]:
-        """The futures as they end."""
-        deadline = _deadline(timeout)
+        """The futures as they end; the time begins now."""
+        self._own("as_completed", futures)
+        return self._as_completed(futures, _deadline(timeout), timeout)
+
+    def _as_completed(self, futures: Sequence[Future], deadline: float | None, timeout: float | None) -> Iterator[Future]:
         with self._worker.lock:
             some = Collector(futures)
             self._waiters.append(some)
@@ -473,11 +499,17 @@ class Calls:
                     raise TimeoutError(f"{len(futures) - n} of {len(futures)} calls have not ended within {timeout:g} s")
                 yield some.ready.popleft()
         finally:
-            with self._worker.lock:
-                self._waiters.remove(some)
+            self._unlisten(some)
+
+    def _own(self, what: str, futures: Sequence[Future]) -> None:
+        """Refuses futures of other tasks."""
+        for i, f in enumerate(futures):
+            if getattr(f, "calls", self) is not self:
+                raise ValueError(f"{what}: future {i} is of another task")
 
     def get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
         """The values of all, or the first error at once."""
+        self._own("get", futures)
         return self._mine("get", lambda: self._get(futures, timeout))  # type: ignore[no-any-return]
 
     def _get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
@@ -492,7 +524,12 @@ class Calls:
                 d = f.state.put or (f.state.end and f.state.end.outputs[0])
                 if d is not None:
                     self._ask(f.state, d, 0)
-        return [f.result(None if deadline is None else max(0.0, deadline - time.monotonic())) for f in futures]
+        return [
+            f.take(lambda f=f: self._result(f"the result of {f.state.name}", f.state, deadline, timeout))  # type: ignore[misc]
+            if isinstance(f, Called)
+            else f.result()
+            for f in futures
+        ]
 
 
 def _deadline(timeout: float | None) -> float | None:

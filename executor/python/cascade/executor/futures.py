@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..context import Future, places
@@ -77,8 +77,12 @@ class Called(Future):
 
     def result(self, timeout: float | None = None) -> Any:
         """The value; see Future."""
+        return self.take(lambda: self.calls.result(self.state, timeout))
+
+    def take(self, value: Callable[[], Any]) -> Any:
+        """The value, which is made once."""
         if not self._known:
-            self._value = self.calls.result(self.state, timeout)
+            self._value = value()
             self._known = True
         return self._value
 

@@ -79,6 +79,17 @@ def _chain(error: BaseException | None) -> list[BaseException]:
     return found
 
 
+def leads_to(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Whether an error is of a kind, or was raised while one of the kind was being handled."""
+    seen: set[int] = set()  # tasks may have tied a ring of them
+    while error is not None and id(error) not in seen:
+        if isinstance(error, kind):
+            return True
+        seen.add(id(error))
+        error = error.__context__
+    return False
+
+
 def _codes(error: BaseException) -> list[str]:
     """The classes of an exception and of what caused it."""
     return [type(e).__qualname__ for e in _chain(error)]

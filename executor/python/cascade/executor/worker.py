@@ -19,20 +19,20 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from .. import __version__, context
 from ..wire import codec, columns
 from ..wire import messages as m
 from ..wire.envelope import LinkError
-from ..wire.pipes import PipeLink
+from ..wire.pipes import connect
 from .calls import NOT_HERE, Calls
 from .code import Code
 from .leftover import Leftover
 from .logs import Logs
 from .memory import ControlPage, PrivateMemory
-from .outcome import failure
+from .outcome import failure, leads_to
 from .outputs import Memory
 from .queue import LiveValue, PreparedKind, Queue, Run, Stopped
 from .state import State, limit_threads, setenv
@@ -63,6 +63,8 @@ class Worker:
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)  # something was taken: for threads of the task's
         self._resting = 0  # how many wait for it
+        self._waits = False  # the main thread reads the link, and is in no need of the helper
+        self._watches = False  # the helper does so
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
         self.segments: dict[int, str] = {}
@@ -93,8 +95,10 @@ class Worker:
         self._in_function = False  # the main thread may be interrupted
         self._ended = 0  # when the last run ended
         self._helper_sleeps = False
+        self._looks_soon = False  # it does within 2 ms
+        self._made = 0  # calls that there were when it looked
         self._wake_main, self._wake_helper = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
-        self.link = _link(address, pipes, self._broken)
+        self.link = connect(address, pipes, MAX_HEAD, self._broken)
         self._poll = _poll(self._wake_main, self.link.fd)
         self._main = threading.get_ident()
         self.send(m.Hello(os.getpid(), token, __version__, "python", [("*", "")]))
@@ -298,11 +302,15 @@ class Worker:
             with self.lock:
                 self.rest(0.05)  # what it waits for may have been taken just now
             return True
+        self._waits = True
         ready = self._poll.poll(timeout)
+        self._waits = False
         for fd, _ in ready:
             if fd == self._wake_main:
                 os.eventfd_read(fd)
         self.pump()
+        if self._resting:
+            self._watch()
         return bool(ready)
 
     def check(self, run: Run) -> None:
@@ -456,6 +464,8 @@ class Worker:
         strand = context._strand.get()
         if not self.in_main() and strand is not None:
             return strand.calls  # type: ignore[no-any-return]
+        if (calls := self.calls) is not None and self.in_main():
+            return calls
         with self.lock:
             if self.current is None or not (fresh or self.in_main()):
                 raise RuntimeError(NOT_HERE.format(what))
@@ -470,14 +480,22 @@ class Worker:
     def rest(self, seconds: float | None) -> None:
         """Waits for messages in another thread, which has the lock."""
         self._resting += 1
+        self._watch()
         try:
             self._news.wait(seconds)
         finally:
             self._resting -= 1
 
+    def _watch(self) -> None:
+        """Has the helper read the link: a thread waits, and the main thread does something else."""
+        if not self._watches:
+            os.eventfd_write(self._wake_helper, 1)
+
     def soon(self) -> None:
-        """Has the helper send the calls that were made, if the main thread goes on with something else."""
-        os.eventfd_write(self._wake_helper, 1)
+        """Has the helper send the calls that were made, if the main thread goes on with something else. The lock is held."""
+        if not self._looks_soon:
+            self._looks_soon = True
+            os.eventfd_write(self._wake_helper, 1)
 
     def aside(self, do: Callable[[Run], Any]) -> Any:
         """Does something for the task's function, which is not interrupted meanwhile; None in threads of its own."""
@@ -518,16 +536,18 @@ class Worker:
     def _cleans_up(self) -> bool:
         """Whether the function is in a block (except, finally, with) through which the interrupt passes; not when it has kept it."""
         handled: Any = sys._current_exceptions().get(self._main)
-        return _leads_to(handled[1] if isinstance(handled, tuple) else handled, context.Cancelled)  # a tuple up to Python 3.11
+        return leads_to(handled[1] if isinstance(handled, tuple) else handled, context.Cancelled)  # a tuple up to Python 3.11
 
     def _look(self, run: Run, now: int, asleep: Any, awake: Any) -> tuple[Any, int]:
         """Looks after a run that is at work; it returns for what to wait next, and how long."""
         age = now - run.began
-        calls = self.calls
-        if calls is not None:
-            with self.lock:
-                if self.calls is calls:
-                    calls.flush()
+        calling = False
+        with self.lock:
+            self._watches = False
+            if (calls := self.calls) is not None:
+                calls.flush()
+                calling, self._made = calls.made != self._made, calls.made
+            self._looks_soon = calling
         if age < STARTED_AFTER or run.began == 0:
             return asleep, 2
         with self.lock:
@@ -554,29 +574,11 @@ class Worker:
             self.logs.flush()
         if age > LONG:
             self.memory.aside.clear()
+        if calling:  # with more calls to come: this costs less than to be woken by each, and by each answer
+            return asleep, 2
         left = 25 if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
-        return awake, max(1, min(25, left))
-
-
-def _leads_to(error: BaseException | None, kind: type[BaseException]) -> bool:
-    """Whether an error is of a kind, or was raised while one of the kind was being handled."""
-    seen: set[int] = set()  # tasks may have tied a ring of them
-    while error is not None and id(error) not in seen:
-        if isinstance(error, kind):
-            return True
-        seen.add(id(error))
-        error = error.__context__
-    return False
-
-
-def _link(address: str, pipes: bool, on_break: Callable[[], None]) -> Any:
-    """The link to the agent."""
-    name = f"pid-{os.getpid()}"
-    if pipes and address.startswith("ipc://"):
-        return PipeLink(address[len("ipc://") :], "executor", name, __version__, max_head=MAX_HEAD, on_break=on_break)
-    from ..wire.link import Link  # ZeroMQ is loaded where it is needed
-
-    return Link(address, "executor", name, __version__, max_head=MAX_HEAD, on_break=on_break)
+        self._watches = self._resting > 0 or not self._waits
+        return awake if self._watches else asleep, max(1, min(25, left))
 
 
 def _poll(*fds: int) -> Any:

@@ -13,7 +13,9 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
+from .. import __version__
 from .envelope import LinkError, Session
 from .zmtp import Framed
 
@@ -49,3 +51,13 @@ class PipeLink(Framed):
         os.close(self.fd)
         os.close(self._out)
         self._socket.close()
+
+
+def connect(address: str, pipes: bool, max_head: int, on_break: Callable[[], None]) -> Any:
+    """The link of an executor to its agent, over pipes where that takes them."""
+    name = f"pid-{os.getpid()}"
+    if pipes and address.startswith("ipc://"):
+        return PipeLink(address[len("ipc://") :], "executor", name, __version__, max_head=max_head, on_break=on_break)
+    from .link import Link  # ZeroMQ is loaded where it is needed
+
+    return Link(address, "executor", name, __version__, max_head=max_head, on_break=on_break)

@@ -6,10 +6,17 @@ import time
 import cascade
 
 
+def wait(mark):
+    """Says that it waits, and does."""
+    with open(pathlib.Path(mark, "waits"), "wb", buffering=0) as f:
+        f.write(b"x")
+    time.sleep(60)
+
+
 def clean(mark, how):
     """Takes longer to clean up than interrupts are apart."""
     try:
-        time.sleep(60)
+        wait(mark)
     except cascade.Cancelled:
         if how == "except":
             took(mark, how)
@@ -35,7 +42,7 @@ def swallow(mark, how):
     """Ends only when it is interrupted again: the first it takes for an error of what it tries."""
     for n in range(3):
         try:
-            time.sleep(60)
+            wait(mark)
         except BaseException:
             pathlib.Path(mark, f"{how}{n}").write_text("swallowed")
 
@@ -45,7 +52,7 @@ def keep(mark, how):
     kept = []
     for n in range(3):
         try:
-            time.sleep(60)
+            wait(mark)
         except BaseException as e:
             kept.append(e)
             pathlib.Path(mark, f"{how}{n}").write_text("kept")
