@@ -27,8 +27,33 @@ func outcome(e *comms.Event) string {
 	return "failed"
 }
 
+// callStory lists the ends of a called task, and of those that it called.
+func (c *Controller) callStory(p *pager, q *comms.Query, g *dag.Graph) error {
+	return c.eachCall(p, q, func(e *comms.Event, agent string) bool {
+		return e.CallName() != q.Filter && string(e.Parent) != q.Filter || p.add(func() any { return storyRow(g, e, agent) })
+	})
+}
+
 // callRows lists the called tasks of a job that have ended, in the order in which they did.
 func (c *Controller) callRows(p *pager, q *comms.Query, g *dag.Graph) error {
+	return c.eachCall(p, q, func(e *comms.Event, agent string) bool {
+		var row *comms.CallRow
+		if q.Filter != "" {
+			if row = callRow(g, e, agent); !callMeets(row, q.Filter) {
+				return true
+			}
+		}
+		return p.add(func() any {
+			if row == nil {
+				row = callRow(g, e, agent)
+			}
+			return row
+		})
+	})
+}
+
+// eachCall calls f with the end of each called task, until it returns false.
+func (c *Controller) eachCall(p *pager, q *comms.Query, f func(e *comms.Event, agent string) bool) error {
 	for b, err := range c.store.BatchesOf(q.Job, gcs.Part{From: p.batch, Last: math.MaxUint32}) {
 		if err != nil {
 			return err
@@ -36,21 +61,7 @@ func (c *Controller) callRows(p *pager, q *comms.Query, g *dag.Graph) error {
 		p.next(b.Number, 0)
 		for i := range b.Events {
 			e := &b.Events[i]
-			if e.Kind != comms.EventCall {
-				continue
-			}
-			var row *comms.CallRow
-			if q.Filter != "" {
-				if row = callRow(g, e, b.Agent); !callMeets(row, q.Filter) {
-					continue
-				}
-			}
-			if !p.add(func() any {
-				if row == nil {
-					row = callRow(g, e, b.Agent)
-				}
-				return row
-			}) {
+			if e.Kind == comms.EventCall && !f(e, b.Agent) {
 				return nil
 			}
 		}

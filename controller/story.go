@@ -198,6 +198,9 @@ func addToRow(row *comms.TaskRow, e *comms.Event, agent string) {
 // tasks when none is named.
 func (c *Controller) storyRows(p *pager, q *comms.Query, g *dag.Graph, alone bool) error {
 	tasks, ok := core.Choose(g, q.Filter)
+	if q.Filter != "" && !ok && strings.Contains(q.Filter, "/") {
+		return c.callStory(p, q, g)
+	}
 	if q.Filter != "" && !ok {
 		return &badRequest{fmt.Sprintf("no task %q in job %s", q.Filter, g.Name)}
 	}

@@ -74,10 +74,19 @@ type callsOf struct {
 	More      bool             `json:"more,omitempty"` // there are others, which are not in these figures
 	Busy      float64          `json:"busy_seconds"`   // for which at least one ran
 	Together  float64          `json:"task_seconds"`   // of all
+	Path      *pathOf          `json:"path,omitempty"` // of a session
 	Last      string           `json:"last_ended,omitempty"`
 	LastAt    string           `json:"last_ended_at,omitempty"`
 	Functions []calledFunction `json:"functions"`
 	session   bool
+}
+
+// pathOf is what the end of a session waited for. Durations are seconds.
+type pathOf struct {
+	Calls   int     `json:"calls"`
+	Ran     float64 `json:"task_seconds"`
+	Waited  float64 `json:"waited_seconds"`
+	Program float64 `json:"program_seconds"`
 }
 
 // calledFunction is what explain says of the called tasks of one function. Durations are seconds.
@@ -130,6 +139,9 @@ func (a *app) explainCalls(ctx context.Context, client *cascade.Client, j *casca
 		t := &r.Tasks[0]
 		x.Agent, x.Started, x.Seconds = t.Agent, t.Started, t.Seconds
 	}
+	if p := r.CallPath(); p.Calls > 0 {
+		x.Path = &pathOf{p.Calls, p.Ran, p.Waited, p.Program}
+	}
 	if n := len(calls); n > 0 {
 		x.Last, x.LastAt = calls[n-1].Name, calls[n-1].Ended
 	}
@@ -162,6 +174,9 @@ func (a *app) printCalls(x *callsOf) error {
 			text += fmt.Sprintf("; for %s none was", report.Seconds(idle))
 		}
 		a.fact("time", "%s", text)
+	}
+	if p := x.Path; p != nil {
+		a.fact("path", "%s one after another: %s; waits for a place %s; the program itself %s", plural(p.Calls, "called task"), report.Seconds(p.Ran), report.Seconds(p.Waited), report.Seconds(p.Program))
 	}
 	switch {
 	case x.Waits != "":

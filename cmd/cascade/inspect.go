@@ -308,7 +308,8 @@ func (a *app) storyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "story JOB [TASK]",
 		Short: "Show every state transition of a job or task, with its cause",
-		Long: `Show every state transition of a job or task, with its cause.
+		Long: `Show every state transition of a job or task, with its cause. Of a called task,
+such as root/3, and of those that it called, show the end.
 
 ` + taskHelp + "\n" + jobHelp,
 		Example: `  cascade story last

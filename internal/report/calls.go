@@ -234,3 +234,47 @@ func (r *Run) Busy() (busy, together float64) {
 	}
 	return busy, together
 }
+
+// CallPath is what the end of a session waited for, in seconds: called tasks one after another, their
+// waits for a place, and the program itself. Together these are the time of the session.
+type CallPath struct {
+	Calls                int
+	Ran, Waited, Program float64
+}
+
+// CallPath follows a session from its end back: to the call of its program that ended last, from there
+// to the result that this waited for, or to the call that had ended last when it was made.
+func (r *Run) CallPath() (p CallPath) {
+	if len(r.Tasks) != 1 || !r.Graph.IsSession() {
+		return p
+	}
+	root := &r.Tasks[0]
+	var own []int // calls of the program, in the order in which they ended
+	for i := range r.Calls {
+		if c := &r.Calls[i]; c.by < 0 && c.Parent == root.Name {
+			own = append(own, i)
+		}
+	}
+	slices.SortFunc(own, func(a, b int) int { return cmp.Compare(r.Calls[a].Finish, r.Calls[b].Finish) })
+	at := max(root.Finish, r.End())
+	for len(own) > 0 {
+		n, _ := slices.BinarySearchFunc(own, at+clockGrain, func(i int, at float64) int { return cmp.Or(cmp.Compare(r.Calls[i].Finish, at), -1) })
+		if n == 0 {
+			break
+		}
+		c := &r.Calls[own[n-1]]
+		ready := c.Made
+		for _, k := range c.from {
+			ready = max(ready, r.Calls[k].Finish)
+		}
+		ready = min(ready, c.Start)
+		p.Calls++
+		end := min(c.Finish, at)
+		p.Program += at - end
+		p.Ran += end - c.Start
+		p.Waited += c.Start - ready
+		at, own = ready, own[:n-1]
+	}
+	p.Program += max(0, at-root.Start)
+	return p
+}

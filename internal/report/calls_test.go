@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 )
@@ -60,6 +62,8 @@ func TestCalls(t *testing.T) {
 	}
 	busy, together := r.Busy()
 	fmt.Fprintf(&b, "%.2f of %.2f\n", busy, together)
+	p := r.CallPath()
+	fmt.Fprintf(&b, "its end waited for %d calls: %.2f, waits %.2f, the program %.2f\n", p.Calls, p.Ran, p.Waited, p.Program)
 	for _, f := range r.Functions() {
 		fmt.Fprintf(&b, "%s: %d, %d done, %d failed, %d cancelled, %d tries more, %.2f in all, half %.2f, 95%% %.2f, on %s\n", f.Function, f.Calls, f.Done, f.Failed, f.Cancelled, f.Tries,
 			f.Total, f.Median, f.P95, f.Where)
@@ -70,6 +74,7 @@ root/1 on b: 1.50 to 2.00, waited 1.00
 root/2/0 on a: 0.75 to 1.00, waited 0.00
 root/2 on a: 0.60 to 2.10, waited 0.10
 1.60 of 3.25
+its end waited for 1 calls: 1.50, waits 0.10, the program 2.40
 fan: 1, 0 done, 1 failed, 0 cancelled, 0 tries more, 1.50 in all, half 1.50, 95% 1.50, on a (1)
 make: 3, 1 done, 1 failed, 1 cancelled, 2 tries more, 1.25 in all, half 1.00, 95% 1.00, on a (2)
 add: 1, 1 done, 0 failed, 0 cancelled, 0 tries more, 0.50 in all, half 0.50, 95% 0.50, on b (1)
@@ -111,4 +116,50 @@ func TestCallDrawings(t *testing.T) {
 			wellFormed(t, b)
 		}
 	}
+}
+
+// TestCallPath: the parts of a session's path add up to its time, also when calls wait for each other.
+func TestCallPath(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		g, err := dag.NewSession("path", "a")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		at := func(tenths int) string {
+			return time.Unix(1_700_000_000, int64(tenths)*1e8).UTC().Format(time.RFC3339Nano)
+		}
+		var calls []comms.CallRow
+		var ends []int
+		now, last, waits := 1, 1, true // the program waits for each before it calls the next
+		for n := range rapid.IntRange(0, 12).Draw(rt, "calls") {
+			now += rapid.IntRange(0, 3).Draw(rt, "program")
+			c := comms.CallRow{Name: fmt.Sprint("root/", n), Task: "root", Parent: "root", Number: uint64(n), Function: "f", State: "done", Agent: "a", Called: at(now)}
+			ready := now
+			if n > 0 && rapid.Bool().Draw(rt, "reads") {
+				k := rapid.IntRange(0, n-1).Draw(rt, "from")
+				c.Reads, ready = []comms.CallReads{{Number: uint64(k)}}, max(now, ends[k])
+			}
+			start := ready + rapid.IntRange(0, 2).Draw(rt, "wait")
+			took := rapid.IntRange(1, 5).Draw(rt, "took")
+			c.Started, c.Seconds = at(start), float64(took)/10
+			calls, ends = append(calls, c), append(ends, start+took)
+			if last = max(last, start+took); rapid.Bool().Draw(rt, "gets") {
+				now = max(now, start+took)
+			} else {
+				waits = false
+			}
+		}
+		end := max(now, last) + 1
+		r, err := NewRun(g, []comms.TaskRow{{Name: "root", Group: "root", State: "done", Agent: "a", Started: at(0), Seconds: float64(end) / 10}}, calls)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		p := r.CallPath()
+		if d := p.Ran + p.Waited + p.Program - float64(end)/10; d > 1e-6 || d < -1e-6 || p.Program < 0 || p.Waited < 0 {
+			rt.Errorf("%+v does not add up to %v", p, float64(end)/10)
+		}
+		if waits && p.Calls != len(calls) {
+			rt.Errorf("the path has %d of %d calls that were made one after another", p.Calls, len(calls))
+		}
+	})
 }

@@ -73,7 +73,7 @@ func (r *Run) Page(w io.Writer, job comms.JobRow, plan []comms.PlanRow) error {
 		"Job": job, "Lost": r.Lost, "Took": r.End(), "Started": len(r.Tasks), "Hosts": r.hosts(),
 		"Actual":   template.HTML(r.Chart("as it ran: "+Seconds(r.End()), end).SVG()), //nolint:gosec // the chart escapes all names
 		"Families": r.families(), "Classes": r.classes(), "Ways": r.ways(moves), "Path": longest(path), "Steps": len(path),
-		"Called": r.Functions(), "Ended": len(r.Called), "More": r.More,
+		"Called": r.Functions(), "Ended": len(r.Called), "More": r.More, "CallPath": r.CallPath(),
 	}
 	if len(planned.Bars) > 0 {
 		planned.Title, planned.End, planned.Classes = "as it was planned: "+Seconds(planned.end()), end, groupNames(r.Graph)
