@@ -121,7 +121,7 @@ func TestCallDrawings(t *testing.T) {
 // TestCallPath: the parts of a session's path add up to its time, also when calls wait for each other.
 func TestCallPath(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		g, err := dag.NewSession("path", "a")
+		g, err := dag.NewSession("path", "a", "")
 		if err != nil {
 			rt.Fatal(err)
 		}
