@@ -80,10 +80,9 @@ func TestCancelAtRandom(t *testing.T) {
 	ctx, random := s.Context(), rand.New(rand.NewPCG(1, 1))
 	all := make([]cascade.Future[int], n)
 	for i := range all {
-		switch {
-		case i%10 == 9: // it reads one that may be cancelled
+		if i%10 == 9 { // it reads one that may be cancelled
 			all[i] = doubledTask.Go(ctx, all[i-1])
-		default:
+		} else {
 			all[i] = doubledTask.Go(ctx, cascade.Val(i))
 		}
 		if k := random.IntN(i + 1); random.IntN(2) == 0 {
