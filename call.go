@@ -225,7 +225,8 @@ func Put[T any](ctx context.Context, v T) (Future[T], error) {
 
 // Strand returns a context whose calls are numbered on their own. A task that calls from
 // several goroutines gives each a strand with a name of its own: another run of the task
-// then meets the calls of each, in whatever order the goroutines go on.
+// then meets the calls of each, in whatever order the goroutines go on. A strand is of the
+// goroutine that first calls with it; from another one a call is an error.
 func Strand(ctx context.Context, name string) context.Context { return executor.Strand(ctx, name) }
 
 // NotRepeatable returns a context for the calls of a task that does other things each time

@@ -302,15 +302,19 @@ func (r *run) called() *calls {
 	return c
 }
 
-// mayCall tells why no call can be made any more. making is held.
-func (r *run) mayCall(c *calls) error {
+// mayCall tells why no call can be made. making is held. The program of a session runs once:
+// the order of its goroutines does not matter.
+func (r *run) mayCall(ctx context.Context, c *calls) error {
 	c.mu.Lock()
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
 		return r.overErr()
 	}
-	return r.stoppedErr()
+	if err := r.stoppedErr(); err != nil || r.exec.session != nil || ctx.Value(onceKey{}) != nil {
+		return err
+	}
+	return c.strand(ctx).taken()
 }
 
 // overErr tells why a run is over.
@@ -326,7 +330,7 @@ func (r *run) call(ctx context.Context, fn *Func, o CallOptions, args []any) (*C
 	c := r.called()
 	r.making.Lock()
 	defer r.making.Unlock()
-	if err := r.mayCall(c); err != nil {
+	if err := r.mayCall(ctx, c); err != nil {
 		return nil, err
 	}
 	kind, err := r.callKind(c, fn, &o)
@@ -377,7 +381,7 @@ func (r *run) put(ctx context.Context, v any) (*Call, error) {
 	c := r.called()
 	r.making.Lock()
 	defer r.making.Unlock()
-	if err := r.mayCall(c); err != nil {
+	if err := r.mayCall(ctx, c); err != nil {
 		return nil, err
 	}
 	if !r.exec.welcome.Calls {

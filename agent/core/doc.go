@@ -129,7 +129,8 @@
 // without outputs to report first turns its steps into runs of their own.
 //
 // Calls. The calls of a task are rows of a dynamic job, which only this agent knows
-// (decision 20). A run that waits for a call has no cpu, and no run waits behind it.
+// (decision 20). A run that waits for a call has no cpu, and no run waits behind it. Its
+// process is beside those of MaxExecutors; of such there are at most MaxWaiting.
 //
 // Granted calls (docs/protocol/ownership.md). A call that another agent runs still belongs to
 // this one, its owner. Each grant has a number of its own; messages about one that has
