@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/zeebo/blake3"
 
@@ -43,6 +44,7 @@ type worker struct {
 	recent recent
 	spoken spoken
 	fence  fence
+	waits  atomic.Bool // its run waits for calls
 	// program: it is one that opened a session, and none of the above but id and out is used.
 	program *program
 }
@@ -249,8 +251,11 @@ func (l *loop) toExecutor(id comms.ExecutorID, m comms.Message) {
 		return // dead: the core hears of it soon
 	}
 	ex.recent.note(m)
-	if _, kind := m.(*comms.Kind); kind {
+	switch m.(type) {
+	case *comms.Kind:
 		ex.fence.raise(&ex.recent)
+	case *comms.CallGo, *comms.Dispatch:
+		ex.waits.Store(false)
 	}
 	if l.send(&ex.out, m) {
 		l.step(core.Full{Executor: id})

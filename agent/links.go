@@ -112,6 +112,8 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 		case *comms.Log:
 			d.agent.logs.await()
 			known.(*worker).spoken.note(m)
+		case *comms.CallWait:
+			known.(*worker).waits.Store(true)
 		}
 		if w := known.(*worker); w.program != nil {
 			loop := d.agent.loop

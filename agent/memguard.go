@@ -20,6 +20,9 @@ import (
 const (
 	// guardEvery is how often the memory of an executor is looked at.
 	guardEvery = 100 * time.Millisecond
+	// guardSkip is how many looks are left out while its run waits for calls: there may be a
+	// thousand such.
+	guardSkip = 9
 	// guardSlack is what a task may use beyond its grant: stacks, the runtime's
 	// own tables, the loader of a command.
 	guardSlack = 32 << 20
@@ -46,7 +49,7 @@ func guard(w *worker, proc *process.Process, control *shm.Control, patience time
 	defer ticker.Stop()
 	var g growth
 	var stopped time.Duration // in ticks: when all of this host stood still, no process is to blame
-	for {
+	for skipped := 0; ; {
 		select {
 		case <-proc.Done():
 			step, _ := control.Last()
@@ -54,11 +57,18 @@ func guard(w *worker, proc *process.Process, control *shm.Control, patience time
 			return w.fence.verdict(kind)
 		case <-ticker.C:
 		}
+		if skipped++; skipped <= guardSkip && w.waits.Load() {
+			continue
+		}
+		skipped = 0
 		if !isStopped(proc.PID()) {
 			stopped = 0
 		} else if stopped += guardEvery; stopped >= patience {
 			proc.Kill()
 			return verdict{why: fmt.Sprintf("it was stopped (SIGSTOP) for %v", stopped)}
+		}
+		if w.waits.Load() {
+			continue // it is looked at when it goes on
 		}
 		step, _ := control.Last()
 		run := comms.RunID(step.Run)

@@ -249,6 +249,17 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 	}
 }
 
+// waitsForCalls tells whether the run has given up its cpu.
+func (r *run) waitsForCalls() bool {
+	c := r.calls.Load()
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting
+}
+
 // ended counts those of some calls that have ended since a waiter named them. calls.mu is held.
 func ended(c *calls, refs []comms.CallRef) (n int) {
 	for _, ref := range refs {
@@ -357,6 +368,10 @@ func (r *run) goOn(m *comms.CallGo) error {
 		return fmt.Errorf("run %d may go on from its wait %d, and waits for the %d-th time", m.Run, m.Wait, c.wait)
 	}
 	c.waiting = false
+	if e := r.exec; !e.watched && e.session == nil {
+		e.watched = true
+		e.watch.Reset(sampleEvery)
+	}
 	if m.Error != nil {
 		for w := range c.waiters {
 			w.err = r.exec.reg.Wrap(m.Error)

@@ -301,7 +301,11 @@ func (e *Executor) look() {
 	}
 	first := !r.told
 	r.told = true
-	if e.session == nil { // the memory of a program is its own affair
+	switch {
+	case e.session != nil: // the memory of a program is its own affair
+	case r.waitsForCalls(): // it takes no more meanwhile: see goOn
+		e.watched = false
+	default:
 		e.watch.Reset(sampleEvery)
 	}
 	if first { // added before the run can end, so that the order is right

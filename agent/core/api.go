@@ -27,6 +27,7 @@ type Config struct {
 	Dir          string // working folder of the warm executors
 	Warm         int    // executors of the default environment to start before the first task
 	MaxExecutors int    // most executors, those of held-back generators not counted; default: twice the cores, at least 4
+	MaxWaiting   int    // most runs that wait for calls, each a process beside those; default: one for 16 MiB of memory, from 128 to 1,024
 
 	Memory     int64 // bytes of shared memory for datasets
 	ArenaBytes int64 // size of one arena; default: the ledger's

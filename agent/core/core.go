@@ -179,6 +179,7 @@ func (cfg Config) withDefaults() Config {
 	cfg.EventsKept = cmp.Or(cfg.EventsKept, 1<<18)
 	cfg.Patience = cmp.Or(cfg.Patience, 3*time.Second)
 	cfg.MaxExecutors = cmp.Or(cfg.MaxExecutors, max(4, 2*int((cfg.Total.CPU+999)/1000)))
+	cfg.MaxWaiting = cmp.Or(cfg.MaxWaiting, int(min(max(cfg.Total.Memory>>24, 128), 1024)))
 	const (
 		page = 4096
 		// An arena has room for the standing leases of several executors, and for all that is no file of its own.

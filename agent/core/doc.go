@@ -130,7 +130,8 @@
 // without outputs to report first turns its steps into runs of their own.
 //
 // Calls. The calls of a task are rows of a dynamic job, which only this agent knows
-// (decision 20). A run that waits for a call has no cpu, and no run waits behind it.
+// (decision 20). A run that waits for a call has no cpu, and no run waits behind it. Its
+// process is beside those of MaxExecutors; of such there are at most MaxWaiting.
 //
 // Lineage. A row that has ended keeps from where its arguments came while what it returned can be
 // lost and may be read, or while another such row comes from it. It runs again when what is gone is wanted, and its

@@ -102,6 +102,8 @@ func (s *script) run(d *datadriven.TestData) string {
 				cfg.Warm = int(number(v))
 			case "executors":
 				cfg.MaxExecutors = int(number(v))
+			case "waiting":
+				cfg.MaxWaiting = int(number(v))
 			case "unfused":
 				cfg.Unfused = true
 			case "gpu":

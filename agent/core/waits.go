@@ -17,9 +17,6 @@ import (
 // run ends or drops the call. A run that gives up a wait says so by the next one, which
 // is for nothing when it only wants its cpu again.
 
-// maxWaiting is how many runs may wait for calls: each is a process.
-const maxWaiting = 128
-
 // callWait is what a run waits for.
 type callWait struct {
 	number uint64
@@ -51,9 +48,9 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 		return
 	}
 	w := &callWait{number: m.Wait, refs: slices.Clone(m.Refs), least: m.Seen + m.N, n: int(min(m.N, uint64(len(m.Refs))))}
-	if by.wait == nil && c.waitingRuns() >= maxWaiting && !c.satisfied(by, w) {
+	if by.wait == nil && c.waitingRuns() >= c.cfg.MaxWaiting && !c.satisfied(by, w) {
 		c.emit(ToExecutor{ex.id, &comms.CallGo{Run: r.id, Wait: m.Wait, Error: &comms.TaskError{Kind: comms.ErrorTask, Task: r.job.taskName(r.task), Agent: c.cfg.Agent,
-			Message: fmt.Sprintf("%d tasks wait for tasks that they called, each in a process of its own: call less deeply", maxWaiting)}}})
+			Message: fmt.Sprintf("%d tasks of agent %s wait for tasks that they called, each in a process of its own, which is the limit of its host: call less deeply, or wait for fewer at once", c.cfg.MaxWaiting, c.cfg.Agent)}}})
 		return
 	}
 	by.wait = w
