@@ -280,3 +280,23 @@ func TestSessionRunsGraph(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Functions call each other to a depth of 1,000: each of the tasks waits in a process of its own.
+func TestNesting(t *testing.T) {
+	depth := 1000
+	switch {
+	case testing.Short():
+		t.Skip("starts 1,000 processes")
+	case raced:
+		depth = 100 // such a process takes ten times the memory
+	}
+	c := cascadetest.Start(t, cascade.WithCPU(2))
+	s := open(t, c.Client)
+	n, err := deeperTask.Go(s.Context(), cascade.Val(depth)).Get(s.Context())
+	if n != depth || err != nil {
+		t.Errorf("it went to a depth of %d, %v", n, err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

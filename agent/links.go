@@ -112,15 +112,17 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 		case *comms.Log:
 			d.agent.logs.await()
 			known.(*worker).spoken.note(m)
-		case *comms.CallWait:
-			known.(*worker).waits.Store(true)
 		}
 		if w := known.(*worker); w.program != nil {
 			loop := d.agent.loop
 			d.agent.in.Offer(item{note: func() { loop.fromProgram(w, m) }})
 			return
 		}
-		d.agent.in.Offer(item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}})
+		it := item{ev: core.FromExecutor{Executor: known.(*worker).id, Msg: m}}
+		if _, ok := m.(*comms.CallWait); ok {
+			it.note = func() { known.(*worker).waits.Store(true) } // in order with what it is sent
+		}
+		d.agent.in.Offer(it)
 	}
 }
 
