@@ -48,6 +48,23 @@ outputs: [dies.said]
 	}
 }
 
+// A task that says that it does other things each time makes its calls anew.
+func TestCallsAnew(t *testing.T) {
+	pyenv.Python(t)
+	c := cascadetest.Start(t)
+	job := submitText(t, c, "testdata/job", fmt.Appendf(nil, `job: anew
+environments:
+  py: {python: {pip: [numpy]}, working_dir: .}
+tasks:
+  dies: {run: "py:futures.dies_anew", with: {mark: %q}, out: [said]}
+outputs: [dies.said]
+`, filepath.Join(t.TempDir(), "mark")))
+	const want = "dies.said = [2,0]\n"
+	if got := outcome(t, c, job); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // An input that is passed on to two calls reaches both, in the first try, also when the task
 // before has left it in the process and not in the store: most of these chains do.
 func TestPassedOnTwice(t *testing.T) {
@@ -86,7 +103,7 @@ func TestFutures(t *testing.T) {
 		{"timeouts", 3, `["the result of futures.until: it has not ended within 0.02 s","get: 1 of 1 calls have not ended within 0.02 s",8,3,true]`},
 		{"failures", 3, `["futures.fails: ValueError: no good","ValueError","futures.until: it takes too long",2,0,true]`},
 		{"values", 100000, `[99999,false,{"a":[1,2]},true,[49999.5,49999.5,49999.5]]`},
-		{"series", 4, `[[0,1,4,9],[[0,100000],[1,100000],[4,100000],[9,100000]],4,[0,1,4,9],"argument x is the future of a series: pass list(future), its elements"]`},
+		{"series", 4, `[[0,1,4,9],[[0,100000],[1,100000],[4,100000],[9,100000]],4,[0,1,4,9],[[0,1,4,9],[1,1,1,1],[true,true],9],"argument x is the future of a series: pass list(future.elements())"]`},
 		{"options", 2, `[[2,2],"futures.fails_first: LookupError: the first time","futures.fails_first: LookupError: the first time","futures.until: it ran longer than its timeout of 0.05 s"]`},
 		{"threads", 2, `["call futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","the result of futures.double: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `","wait: only the thread in which the task's function runs can do that, or another one in a block ` + "`with cascade.strand(NAME):`" + `",4]`},
 		{"strands", 3, `[[[[0,1,2],2,1,0,24999.5,14],[[10,11,12],2,1,1,24999.5,14],[[20,21,22],2,1,2,24999.5,14]],380]`},

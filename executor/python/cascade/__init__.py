@@ -23,6 +23,7 @@ from .context import (
     gang,
     get,
     input_future,
+    not_repeatable,
     options,
     put,
     strand,
@@ -32,7 +33,7 @@ from .context import (
 __version__ = "0.1.0"
 __all__ = ["CallCancelled", "CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref",
            "RequestError", "Reused", "Task", "TaskFailed", "as_completed", "call", "connect", "current", "empty", "gang", "get",
-           "input_future", "local", "options", "put", "strand", "task", "wait"]  # fmt: skip
+           "input_future", "local", "not_repeatable", "options", "put", "strand", "task", "wait"]  # fmt: skip
 
 _CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
            "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip

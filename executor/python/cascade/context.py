@@ -92,6 +92,13 @@ class Future:
             raise TypeError("the function does not yield: it has one result")
         return iter(self._value)
 
+    def elements(self) -> Iterator[Future]:
+        """Futures of the elements that a called generator yields, while it yields them: calls get them by reference.
+
+        An element keeps its whole series.
+        """
+        return map(Future, self)
+
     def __reduce__(self) -> Any:
         """Refuses to travel within another value."""
         raise TypeError("a future can be an argument of a call, or an element of a list that is one, but not part of another value")
@@ -123,6 +130,8 @@ class Calls(Protocol):
     def put(self, value: Any) -> Future: ...
 
     def input(self, name: str) -> Future: ...
+
+    def not_repeatable(self) -> None: ...
 
     def wait(self, futures: Sequence[Future], k: int, timeout: float | None) -> tuple[list[Future], list[Future]]: ...
 
@@ -225,6 +234,15 @@ def _call(options: Options, function: str | Callable[..., Any], args: Sequence[A
         module, _, last = function.rpartition(".")
         found = getattr(importlib.import_module(module), last)
     return _at_once(name, getattr(found, "__cascade_function__", found), args, named)
+
+
+def not_repeatable() -> None:
+    """Says that the task does other things each time: when it is tried again, all of its calls are made anew.
+
+    It stands before the first call.
+    """
+    if _host is not None:
+        _host.own_calls("not_repeatable").not_repeatable()
 
 
 def put(value: Any) -> Future:

@@ -232,6 +232,20 @@ def waits():
         same("refused", str(e), "the task may not wait: 128 tasks wait")
 
 
+def anew():
+    """What says that a run is not repeatable goes with its first calls, and with all others."""
+    a = Agent()
+    a.calls.not_repeatable()
+    a.calls.put(1)
+    a.calls.flush()
+    a.calls.put(2)
+    a.calls.flush()
+    same("once", [x.once for x in a.taken() if isinstance(x, m.Calls)], [True, True])
+    b = Agent()
+    b.calls.put(1)
+    refused("late", b.calls.not_repeatable, "RuntimeError: not_repeatable: the task has called already: say it before the first call")
+
+
 def reads():
     """What is not in the message is asked for, once; what cannot be had may be asked for again."""
     a = Agent()
@@ -255,5 +269,5 @@ def reads():
     same("kept of what was dropped", a.calls._reads, {})
 
 
-for test in (batches, timeouts, looks, begins, foreign, arguments, cancels, listeners, waits, reads):
+for test in (batches, timeouts, looks, begins, foreign, arguments, cancels, listeners, waits, anew, reads):
     test()

@@ -23,7 +23,7 @@ from ..values import encode
 from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.text import valid
-from .futures import Called, Collector, InputFuture, State, Waiter, call_of, signature_of
+from .futures import Called, Collector, Element, InputFuture, State, Waiter, call_of, signature_of
 from .outputs import ALL
 from .queue import Run, Stopped
 
@@ -56,7 +56,7 @@ class Calls:
         self._bytes = 0  # of values in it
         self.made = 0  # how many calls and values there were
         self._seen = self._ended = 0  # items of CallEnds, calls that have ended
-        self._waiting = False  # the last CallWait is not answered, and somebody waits
+        self._waiting = False  # the last CallWait is not answered, and a thread waits
         self._wait = 0  # its number
         self._refusals: list[m.TaskError] = []  # of waits
         self._waiters: list[Waiter | Collector] = []
@@ -148,6 +148,13 @@ class Calls:
         self._add(state, m.CallItem(state.ref, inputs=[given]))
         return Called(self, state)
 
+    def not_repeatable(self) -> None:
+        """Another run meets nothing of what this one calls."""
+        with self._worker.lock:
+            if self.made and not self._batch.once:
+                raise RuntimeError("not_repeatable: the task has called already: say it before the first call")
+            self._batch = self._batch._replace(once=True)
+
     def input(self, name: str) -> Future:
         """An input of the run, to be passed on."""
         for i, (declared, given) in enumerate(zip(self.run.kind.m.inputs, self.run.inputs, strict=False)):
@@ -171,13 +178,15 @@ class Calls:
 
     def _argument(self, port: int, name: str, value: Any) -> m.CallInput:
         """An argument as the agent is told of it."""
-        if isinstance(value, (Called, InputFuture)):
+        if isinstance(value, (Called, Element, InputFuture)):
             if value.calls is not self:
                 raise ValueError(f"argument {name} is a future of another task")
             if isinstance(value, InputFuture):
                 return self._passed(port, value)
+            if isinstance(value, Element):
+                return m.CallInput(port, m.FROM_CALL, value.state.ref, element=value.number)
             if value.state.stream:
-                raise ValueError(f"argument {name} is the future of a series: pass list(future), its elements")
+                raise ValueError(f"argument {name} is the future of a series: pass list(future.elements())")
             return m.CallInput(port, m.FROM_CALL, value.state.ref)
         if isinstance(value, Future):
             value = value.result()
@@ -224,7 +233,7 @@ class Calls:
         """Sends the calls that were made, and then which are needed no more. The helper does it too; the lock is held."""
         worker = self._worker
         if self._batch.items:
-            batch, self._batch, self._bytes = self._batch, m.Calls(self.run.id, False, [], []), 0
+            batch, self._batch, self._bytes = self._batch, m.Calls(self.run.id, self._batch.once, [], []), 0
             worker.send(batch)
         if self.released and (refs := self._gone()):
             worker.send(m.CallDrop(self.run.id, refs))
@@ -391,18 +400,22 @@ class Calls:
             kind = CallCancelled if e.kind == m.CANCELLED else CallFailed
             raise kind(f"{state.name}: {e.message}", e.codes, e.stack)
 
-    def element(self, state: State, n: int) -> tuple[Any] | None:
-        """Element n of a series, when it is there; None at its end."""
-        what = f"element {n} of {state.name}"
+    def yielded(self, state: State, n: int) -> bool:
+        """Waits for element n of a series. It is False at the end."""
 
-        def take() -> tuple[Any] | None:
+        def look() -> bool:
             self._block(lambda: len(state.elements) > n or state.end is not None, None)
-            if len(state.elements) > n:
-                return (self._load(what, state, state.elements[n], n, None, None),)
-            self._failed(state)
-            return None
+            if len(state.elements) <= n:
+                self._failed(state)
+            return len(state.elements) > n
 
-        return self._mine(what, take)  # type: ignore[no-any-return]
+        return self._mine(f"element {n} of {state.name}", look)  # type: ignore[no-any-return]
+
+    def element(self, state: State, n: int, timeout: float | None) -> Any:
+        """The value of an element that is there."""
+        checks.seconds("result", timeout)
+        what = f"element {n} of {state.name}"
+        return self._mine(what, lambda: self._load(what, state, state.elements[n], n, _deadline(timeout), timeout))
 
     def _ask(self, state: State, d: m.Desc, element: int) -> tuple[m.CallRef, int] | None:
         """Has a dataset brought into memory, if it is not in the message."""

@@ -60,7 +60,9 @@ class Owner(Protocol):
 
     def result(self, state: State, timeout: float | None) -> Any: ...
 
-    def element(self, state: State, n: int) -> tuple[Any] | None: ...
+    def yielded(self, state: State, n: int) -> bool: ...
+
+    def element(self, state: State, n: int, timeout: float | None) -> Any: ...
 
     def look(self, state: State) -> bool: ...
 
@@ -96,16 +98,33 @@ class Called(Future):
 
     def __iter__(self) -> Iterator[Any]:
         """The elements of a series; see Future."""
+        return (self.calls.element(self.state, f.number, None) for f in self.elements())
+
+    def elements(self) -> Iterator[Element]:
+        """Futures of the elements of a series; see Future."""
         if not self.state.stream:
             raise TypeError(f"{self.state.name} does not yield: it has one result")
         n = 0
-        while (one := self.calls.element(self.state, n)) is not None:
-            yield one[0]
+        while self.calls.yielded(self.state, n):
+            yield Element(self, n)
             n += 1
 
     def __del__(self) -> None:
         """The agent is told with the next message; this may be in any thread, at any time."""
         self.calls.released.append(self.state)
+
+
+class Element(Future):
+    """An element of a series, which is there."""
+
+    def __init__(self, series: Called, number: int) -> None:
+        super().__init__()
+        self.series, self.number = series, number  # which is not dropped before
+        self.calls, self.state = series.calls, series.state
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The value; see Future."""
+        return self.calls.element(self.state, self.number, timeout)
 
 
 class InputFuture(Future):

@@ -42,6 +42,10 @@ def mean(x: np.ndarray):
     return float(x.mean())
 
 
+def lengths(xs: list[np.ndarray]):
+    return [x.size for x in xs]
+
+
 def place(name):
     return os.path.join(cascade.current().scratch, f"{os.getpid()}-{name}")
 
@@ -147,6 +151,9 @@ def series(n):
     large = [[float(x[-1]), x.size] for x in cascade.call(squares, n, size=100000)]
     whole = cascade.call(squares, n)
     said = [small, large, len(whole.result()), [float(x[0]) for x in whole]]
+    means = [cascade.call(mean, x) for x in cascade.call(squares, n, size=100000).elements()]  # while they are made
+    parts = list(whole.elements())
+    said.append([cascade.get(means), cascade.call(lengths, parts).result(), [x.done() for x in parts[:2]], float(parts[-1].result(0)[0])])
     try:
         cascade.call(double, whole)
     except ValueError as e:
@@ -256,6 +263,17 @@ def grown(mark, x):
     with open(mark, "a") as f:
         f.write("x")
     return x + 1
+
+
+def dies_anew(mark):
+    """Its process is killed when it has read a result. Its second run calls anew."""
+    cascade.not_repeatable()
+    said = cascade.call(counted, mark + "n", np.zeros(1)).result()
+    try:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return said
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def dies_once(n, mark):
