@@ -317,8 +317,8 @@ func (c *Core) lack(at rowRef, i int, why string) {
 		case to.job.at(to.task).state != tWaiting:
 		case w.line.again:
 			work = append(work, w.readers...)
+			c.readsLack(to.rowRef, why)
 			c.giveUpAgain(to.rowRef)
-			c.readsLack(by, w.ref, why)
 		default:
 			w.args[to.arg].hole = true
 			if by.run != nil && by.run.id != w.run {
@@ -363,9 +363,10 @@ func (c *Core) stopReading(at rowRef, i int) {
 }
 
 // readsLack ends the reads of a call that cannot run again without another run of its parent.
-func (c *Core) readsLack(by *caller, ref comms.CallRef, why string) {
+func (c *Core) readsLack(at rowRef, why string) {
+	by := at.job.dyn.by
 	for _, rd := range slices.Clone(by.reads) {
-		if rd.ref == ref && rd.waits() && !c.restartParent(by, why) {
+		if rd.of(at) && rd.waits() && !c.restartParent(by, why) {
 			by.forgetRead(rd)
 			c.answerRead(rd, &comms.TaskError{Kind: comms.ErrorStore, Agent: c.cfg.Agent, Message: "what a call returned cannot be read: " + why})
 		}

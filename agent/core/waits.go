@@ -204,11 +204,17 @@ func (c *Core) readGone(rd *callRead, at rowRef) {
 // waits tells whether what a run wants to read is yet to come.
 func (rd *callRead) waits() bool { return !rd.held && rd.req == 0 }
 
+// of tells whether a dataset is of a row: others may have had the name of its call.
+func (rd *callRead) of(at rowRef) bool {
+	named, _ := rd.by.calls.get(rd.ref)
+	return named == at
+}
+
 // readOn goes on with what waits for a call: it has ended, or has published an element again.
 func (c *Core) readOn(at rowRef) {
 	over := at.job.at(at.task).state.over()
 	for _, rd := range slices.Clone(at.job.dyn.by.reads) {
-		if rd.waits() && rd.ref == at.row().ref && (over || at.job.data[rd.data] != nil) {
+		if rd.waits() && rd.of(at) && (over || at.job.data[rd.data] != nil) {
 			c.read(rd, at)
 		}
 	}
@@ -247,7 +253,7 @@ func (c *Core) readGranted(rd *callRead, p ledger.Place) {
 func (c *Core) readAgain(at rowRef, ref comms.DatasetRef) {
 	by := at.job.dyn.by
 	for _, rd := range slices.Clone(by.reads) {
-		if rd.ref != at.row().ref || rd.data != ref || rd.held || rd.waits() {
+		if !rd.of(at) || rd.data != ref || rd.held || rd.waits() {
 			continue
 		}
 		by.run.more = slices.DeleteFunc(by.run.more, func(id ledger.RequestID) bool { return id == rd.req })
