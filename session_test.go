@@ -14,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade/cascadetest"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // call has a session call a function and waits for what that returns.
@@ -281,13 +282,10 @@ func TestSessionRunsGraph(t *testing.T) {
 	}
 }
 
-// Functions call each other to a depth of 1,000: each of the tasks waits in a process of its own.
+// Functions call each other to a depth of 1,000 (in the gate 200): each of the tasks waits in a process of its own.
 func TestNesting(t *testing.T) {
-	depth := 1000
-	switch {
-	case testing.Short():
-		t.Skip("starts 1,000 processes")
-	case raced:
+	depth := tier.Rounds(200, 1000)
+	if raced {
 		depth = 100 // such a process takes ten times the memory
 	}
 	c := cascadetest.Start(t, cascade.WithCPU(2))
