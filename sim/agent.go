@@ -184,6 +184,7 @@ func (a *agent) fromController(m comms.Message) {
 		}
 		ev.Graph, m.Graph, a.lives[m.Job] = g, nil, m.JobIncarnation
 		a.w.oracle.decided(a, m.Job, m.Epoch)
+		a.w.oracle.calls.lives[jobAt(a, m.Job)]++ // it may have tasks start over, without their calls
 	case *comms.StealRequest:
 		if m.Share == 0 {
 			a.w.oracle.decided(a, m.Job, m.Epoch+1)

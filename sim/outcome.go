@@ -75,7 +75,7 @@ func (x *executor) newRow() rowID {
 		row.life = hashOf(x.calls.with.life, lives[rowID{agent: row.agent, incarn: row.incarn, name: row.name}])
 		return row
 	}
-	// Another life begins with each grant, when it has ended well, and when its agent forgets the job.
+	// Another life begins with each grant, when it has ended well, and when its agent forgets the job or is given it anew.
 	row.life = hashOf(x.cur.Attempt&^comms.LastTry, lives[row], lives[jobAt(x.a, row.job)])
 	return row
 }
