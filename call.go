@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
@@ -83,13 +86,15 @@ func argument[T any](a CallArg[T]) any {
 type CallOption interface{ option(*executor.CallOptions) }
 
 func (set TaskOption) option(o *executor.CallOptions) {
-	var g dag.Group
+	blank := func() dag.Group { return dag.Group{Outputs: []dag.OutputDecl{{Generate: dag.GenerateOpen}}} } // Count is of streams
+	g := blank()
 	set(&g)
 	rest := g
 	rest.Resources, rest.Retries, rest.Timeout, rest.Priority, rest.Run.Environment = dag.Resources{}, 0, 0, 0, ""
-	if !reflect.DeepEqual(rest, dag.Group{}) {
+	if !reflect.DeepEqual(rest, blank()) {
 		o.Err = errors.Join(o.Err, errors.New("an option is of tasks in a graph only: a call takes resources, Retries, Timeout, Priority and In"))
 	}
+	o.Err = errors.Join(o.Err, negative(&g))
 	r := &o.Resources
 	r.CPU, r.Memory, r.GPU, r.GPUMemory = max(r.CPU, g.Resources.CPU), max(r.Memory, g.Resources.Memory), max(r.GPU, g.Resources.GPU), max(r.GPUMemory, g.Resources.GPUMemory)
 	for name, n := range g.Resources.Custom {
@@ -100,6 +105,25 @@ func (set TaskOption) option(o *executor.CallOptions) {
 	}
 	o.Environment = cmp.Or(g.Run.Environment, o.Environment)
 	o.Retries, o.Timeout, o.Priority = max(o.Retries, g.Retries), max(o.Timeout, g.Timeout), max(o.Priority, g.Priority)
+}
+
+// negative names an option that is below 0.
+func negative(g *dag.Group) error {
+	r := &g.Resources
+	for _, o := range []struct {
+		name string
+		n    int64
+	}{{"CPU", r.CPU}, {"Memory", r.Memory}, {"GPU", r.GPU}, {"GPUMemory", r.GPUMemory}, {"Retries", int64(g.Retries)}, {"Timeout", int64(g.Timeout)}} {
+		if o.n < 0 {
+			return fmt.Errorf("option %s is below 0", o.name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Custom)) {
+		if r.Custom[name] < 0 {
+			return fmt.Errorf("option Resource(%q) is below 0", name)
+		}
+	}
+	return nil
 }
 
 type callOption func(*executor.CallOptions)

@@ -186,3 +186,34 @@ func TestViewOutlivesFuture(t *testing.T) {
 		t.Errorf("%d values have changed, %v", wrong, err)
 	}
 }
+
+// A call with the context of no session, while one is open, is not run at once in the program; an
+// option that is below 0, or that is of graphs only, is refused.
+func TestCallsThatAreRefused(t *testing.T) {
+	c := cascadetest.Start(t)
+	s := open(t, c.Client)
+	for _, call := range []struct {
+		what, want string
+		ctx        context.Context
+		opts       []cascade.CallOption
+	}{
+		{"stray", "use the session's Context()", t.Context(), nil},
+		{"fewer than no retries", "option Retries is below 0", s.Context(), []cascade.CallOption{cascade.Retries(-1)}},
+		{"fewer than no cores", "option CPU is below 0", s.Context(), []cascade.CallOption{cascade.CPU(-1)}},
+		{"a custom resource", `option Resource("disk") is below 0`, s.Context(), []cascade.CallOption{cascade.Resource("disk", -1)}},
+		{"of graphs", "of tasks in a graph only", s.Context(), []cascade.CallOption{cascade.Count(4)}},
+	} {
+		if _, err := doubledTask.Go(call.ctx, cascade.Val(1), call.opts...).Get(call.ctx); err == nil || !strings.Contains(err.Error(), call.want) {
+			t.Errorf("%s: %v", call.what, err)
+		}
+	}
+	if _, err := cascade.Put(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "use the session's Context()") {
+		t.Errorf("a stray value: %v", err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if v, err := doubledTask.Go(t.Context(), cascade.Val(1)).Get(t.Context()); err != nil || v != 2 {
+		t.Errorf("without a session: %d, %v", v, err)
+	}
+}

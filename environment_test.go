@@ -56,7 +56,7 @@ func TestSessionEnvironments(t *testing.T) {
 		{inEnvironmentTask.Go(ctx, cascade.Val(how{})), "R program"},
 		{inEnvironmentTask.Go(ctx, cascade.Val(how{}), cascade.In("blue")), "B program"},
 		{passesOnTask.Go(ctx, cascade.Val("red"), cascade.In("blue")), "B program, R program"},
-		{inEnvironmentTask.Go(ctx, cascade.Val(how{}), cascade.In("gren")), `its job has no environment "gren": it declares red, blue`},
+		{inEnvironmentTask.Go(ctx, cascade.Val(how{}), cascade.In("gren")), `its job has no environment "gren": it declares "red", "blue"`},
 	} {
 		if got, err := call.f.Get(ctx); got != call.want && (err == nil || !strings.Contains(err.Error(), call.want)) {
 			t.Errorf("got %q, %v, want %q", got, err, call.want)
@@ -95,7 +95,7 @@ func TestTaskCallsInEnvironments(t *testing.T) {
 	if got, err := cascade.Result(t.Context(), job, word); err != nil || got != "B program" {
 		t.Errorf("the task ran in %q, %v", got, err)
 	}
-	if _, err := cascade.Result(t.Context(), job, text); err == nil || !strings.Contains(err.Error(), `no environment "B program": it declares red, blue`) {
+	if _, err := cascade.Result(t.Context(), job, text); err == nil || !strings.Contains(err.Error(), `no environment "B program": it declares "red", "blue"`) {
 		t.Errorf("a call in an environment that the job does not have: %v", err)
 	}
 }

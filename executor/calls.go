@@ -139,7 +139,9 @@ func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 		err = f.callable(args)
 	}
 	if err == nil && r == nil {
-		return f.inPlace(ctx, args)
+		if err = stray(); err == nil {
+			return f.inPlace(ctx, args)
+		}
 	}
 	if err == nil && !r.exec.welcome.Calls {
 		err = r.exec.noCalls()
@@ -151,6 +153,15 @@ func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 		}
 	}
 	return &Call{fn: f, local: &localCall{err: fmt.Errorf("call %s: %w", f.Name, err)}}
+}
+
+// stray is the error of a call with a context of no task, in a program that has a session open: in
+// this process, at once and one after another, is not what its author wants.
+func stray() error {
+	if openSessions.Load() > 0 {
+		return errors.New("the context belongs to no session or task, and this program has a session open: use the session's Context()")
+	}
+	return nil
 }
 
 // noCalls is the error of calls that the agent does not take.
@@ -365,6 +376,9 @@ func Put(ctx context.Context, v any) (*Future, error) {
 	}
 	r, _ := ctx.Value(taskKey{}).(*run)
 	if r == nil {
+		if err := stray(); err != nil {
+			return nil, fmt.Errorf("put a value of type %T: %w", v, err)
+		}
 		return &Future{typ: reflect.TypeOf(v), known: &known{value: v}}, nil
 	}
 	call, err := r.put(ctx, v)

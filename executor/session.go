@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -77,9 +78,14 @@ func OpenSession(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	}
 }
 
+// openSessions counts the sessions of this program.
+var openSessions atomic.Int64
+
 // run is the executor's life.
 func (s *Session) run(link *comms.Link) {
 	defer close(s.ended)
+	openSessions.Add(1)
+	defer openSessions.Add(-1)
 	if s.err = s.exec.Run(); s.err != nil {
 		link.Abort(s.err)
 		<-link.Done()

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -153,7 +154,7 @@ func (j *job) declared(name string) *dag.Environment {
 func (j *job) undeclared(name string) string {
 	names := make([]string, len(j.graph.Environments))
 	for i := range names {
-		names[i] = j.graph.Environments[i].Name
+		names[i] = strconv.Quote(j.graph.Environments[i].Name)
 	}
 	if len(names) == 0 {
 		return fmt.Sprintf("its job has no environment %q: it declares none", name)

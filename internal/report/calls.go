@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -214,7 +215,7 @@ func quantile(sorted []float64, part float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}
-	return sorted[min(int(part*float64(len(sorted))), len(sorted)-1)]
+	return sorted[max(int(math.Ceil(part*float64(len(sorted)))), 1)-1]
 }
 
 // Busy is for how long at least one call ran, how many did on average meanwhile, and how long the

@@ -76,7 +76,7 @@ root/2 on a: 0.60 to 2.10, waited 0.10
 1.60 of 3.25
 its end waited for 1 calls: 1.50, waits 0.10, the program 2.40
 fan: 1, 0 done, 1 failed, 0 cancelled, 0 tries more, 1.50 in all, half 1.50, 95% 1.50, on a (1)
-make: 3, 1 done, 1 failed, 1 cancelled, 2 tries more, 1.25 in all, half 1.00, 95% 1.00, on a (2)
+make: 3, 1 done, 1 failed, 1 cancelled, 2 tries more, 1.25 in all, half 0.25, 95% 1.00, on a (2)
 add: 1, 1 done, 0 failed, 0 cancelled, 0 tries more, 0.50 in all, half 0.50, 95% 0.50, on b (1)
 `
 	if b.String() != want {

@@ -162,7 +162,7 @@ func (r *Run) families() []family {
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		f := sums[name]
 		slices.Sort(took[name])
-		f.Mean, f.Median = f.Total/float64(f.Tasks), took[name][len(took[name])/2]
+		f.Mean, f.Median = f.Total/float64(f.Tasks), took[name][(len(took[name])-1)/2]
 		f.Busy = 100 * cpu[name] / max(f.Total, 1e-12)
 		rows = append(rows, *f)
 	}

@@ -16,7 +16,7 @@ from ..wire.messages import SINGLE, KindIn, KindOut
 
 
 class SetupError(Exception):
-    """A function that is not there or does not fit the job. stack is set when its module failed."""
+    """A function that is not there, or does not take what it is given. stack is set when its module failed."""
 
     def __init__(self, message: str, stack: str = "") -> None:
         super().__init__(message)
@@ -115,7 +115,7 @@ class Function:
         try:
             signature.bind(**dict.fromkeys(given))
         except TypeError as e:
-            raise SetupError(f"function {name} does not fit the job: {e}; it is {name}{signature}") from None
+            raise SetupError(f"function {name} does not take what it is given: {e}; it is {name}{signature}") from None
         inner = inspect.unwrap(self.call)
         if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
             raise SetupError(f"function {name} is async: nothing would await it: write def, and asyncio.run(...) in it")
