@@ -211,6 +211,9 @@ func (c *Core) giveUp(at rowRef) {
 	w.dropped, w.run = true, 0
 	if !at.job.at(at.task).state.over() {
 		c.cancelRow(at, "its caller does not call it any more")
+	}
+	if !at.job.at(at.task).state.over() { // it takes its time to end
+		c.dropUnended(at)
 		return
 	}
 	c.maybeForget(at)
