@@ -104,10 +104,11 @@ func TestRebuilt(t *testing.T) {
 				}
 			}, "gate="+pipe)
 			<-done
-			h.Journal.Await(Started("gate", 1))
+			gate := processOf(t, h.Journal.Await(Started("gate", 1)))
 			h.SecondAgent("--cpu", "2")
 			h.ReadyClient(2)
 			victim.Kill()
+			awaitEnd(t, gate) // else it may take what opens the gate
 			if c.phase == comms.JobDone {
 				h.Journal.Await(Started("gate", 2))
 				openGate(t, pipe)

@@ -62,18 +62,24 @@ func session(t *testing.T, h *Host) (p *Process, id comms.JobID, runs int) {
 	from := h.Journal.Len()
 	p = h.startWith(append(h.Env, sessionVar+"="+h.Address()), "program", self)
 	h.Journal.AwaitLen(from + 3) // start and end of the first call, start of the second
+	p.Await(".\n")               // it has told which session it has
 	_, text, _ := strings.Cut(p.Output(), "session ")
 	text, _, _ = strings.Cut(text, ".")
 	if id, err = comms.ParseJobID(text); err != nil {
 		t.Fatalf("the program has opened no session: %v\n%s", err, p.Output())
 	}
-	line := h.Journal.Lines(from)[2]
+	return p, id, processOf(t, h.Journal.Lines(from)[2])
+}
+
+// processOf returns a descriptor of the process that has written a line.
+func processOf(t *testing.T, line Line) (fd int) {
+	t.Helper()
 	fd, err := unix.PidfdOpen(line.PID, 0)
 	if err != nil {
-		t.Fatalf("find the process that runs what was called: %v", err)
+		t.Fatalf("find the process that runs %s: %v", line.Task, err)
 	}
 	t.Cleanup(func() { unix.Close(fd) })
-	return p, id, fd
+	return fd
 }
 
 // awaitEnd waits until the process of a descriptor has ended.
