@@ -39,7 +39,7 @@ changes a result.`,
 // knownProfiles asks for what is known; of is the name of a job, task, function or host, "" for all.
 func (a *app) knownProfiles(ctx context.Context, of string) (f profiles.File, err error) {
 	f.Version = profiles.FileVersion
-	err = a.withClient(ctx, func(client *cascade.Client) error {
+	err = a.withJobs(ctx, func(client *cascade.Client) error {
 		rows, err := cascade.Rows[comms.ProfileRow](ctx, client, comms.QueryProfiles, comms.JobID{}, of)
 		if err != nil {
 			return err
