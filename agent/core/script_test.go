@@ -387,8 +387,10 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: 1e6}}
 			it.Outputs = make([]comms.Desc, 1)
 			place(&it.Outputs[0])
-			if named["outputs"] == "2" { // the second inline
-				delete(named, "bytes")
+			if named["outputs"] == "2" { // the second inline, unless both are large
+				if named["large"] == "" {
+					delete(named, "bytes")
+				}
 				it.Outputs = append(it.Outputs, comms.Desc{Ref: comms.DatasetRef{Output: 1}})
 				place(&it.Outputs[1])
 			}
