@@ -411,7 +411,10 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 		place(&in.Data)
 		m.Tasks = []comms.GrantTask{{Grant: uint64(number(w[0])), Name: "fit[4]/0", Inputs: []comms.GrantInput{in}}}
 		return s.step(FromPeer{Agent: "b", Msg: m})
-	case "wanted", "withdrawn": // what the N-th call that came has returned
+	case "wanted", "withdrawn": // what the N-th call that came has returned; task=T what job 1 has of that
+		if task, named := named["task"]; named {
+			return s.step(Wanted{Data: comms.DatasetID{Job: comms.JobID{1}, DatasetRef: comms.DatasetRef{Task: taskIndex(number(task))}}, Attempt: 1})
+		}
 		at := s.c.hosts[grantKey{"b", uint64(number(w[0]))}]
 		if at.job != nil {
 			s.served = comms.DatasetID{Job: at.job.id, DatasetRef: comms.DatasetRef{Task: at.task}}
