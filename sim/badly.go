@@ -113,6 +113,9 @@ func (f *facts) groundless(s *core.States, t dag.TaskIndex) string {
 	if end.stays {
 		return ""
 	}
+	if has && !f.bad(s, by) && f.late[by] > f.done[by] { // it had to run again, and failed: the job had ended when that came
+		return ""
+	}
 	if has && !f.bad(s, by) {
 		state, _ := s.Get(by)
 		return fmt.Sprintf("%s, for which it is, is %s", f.g.TaskName(by), state)

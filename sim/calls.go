@@ -47,6 +47,7 @@ type callVar struct {
 	ref      comms.CallRef
 	with     with
 	sum      uint64
+	request  uint64 // what its agent knows it by
 	word     string // of a value
 	ways     ways
 	limit    bool       // it has a time-out
@@ -224,9 +225,26 @@ func (x *executor) makeCall(a *act) bool {
 	}
 	m.Items = []comms.CallItem{item}
 	c.vars[a.id], c.refs[v.ref] = v, v
+	v.request = v.sumOfRequest(ins)
 	x.w.oracle.makesCall(x, v, item.Name)
 	x.send(m)
 	return true
+}
+
+// sumOfRequest is what two tries have in common that make the same call. An input that was recomputed in between is
+// another one, by its attempt, although the simulator's bytes are equal: real ones may differ, and then what a call
+// made of the first must not be taken for what it makes of the second. So with calls that read such a call.
+func (v *callVar) sumOfRequest(ins []comms.CallInput) uint64 {
+	all := []any{v.sum}
+	for i := range ins {
+		if ins[i].From == comms.FromInput {
+			all = append(all, ins[i].Data.Ref, ins[i].Data.Attempt)
+		}
+	}
+	for _, of := range v.reads {
+		all = append(all, of.request)
+	}
+	return hashOf(all...)
 }
 
 // segmented tells whether the value of an act goes into shared memory, in each try.

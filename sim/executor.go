@@ -30,6 +30,7 @@ type executor struct {
 	cur    *comms.Run
 	began  time.Duration
 	made   map[uint32]uint64 // elements published by cur, by output
+	placed []comms.Desc      // outputs of cur that are to be told with its end
 	credit map[comms.RunID]map[uint32]uint64
 	live   map[comms.RunID][]uint32
 	cancel *comms.Cancel
@@ -366,6 +367,7 @@ func (x *executor) start() {
 		x.calls.life = hashOf(x.row(), r.ID)
 	}
 	clear(x.made)
+	x.placed = nil
 	for o, n := range r.Skip {
 		x.made[uint32(o)] = n
 	}
@@ -495,12 +497,16 @@ func (x *executor) finish(r *comms.Run, k *comms.Kind) {
 		if out.Generate != dag.GenerateNone || slices.Contains(r.Private, n) {
 			continue
 		}
+		if slices.ContainsFunc(x.placed, func(d comms.Desc) bool { return d.Ref.Output == n }) {
+			continue // before it asked for a lease
+		}
 		d, ok := x.output(k, n, 0)
 		if !ok {
 			return
 		}
-		it.Outputs = append(it.Outputs, d)
+		x.placed = append(x.placed, d)
 	}
+	it.Outputs = x.placed
 	x.look("at its end")
 	x.reads(r, k)
 	x.w.oracle.endsRun(x)

@@ -37,6 +37,7 @@ type facts struct {
 	cancel   bool
 	failures int
 	badly    map[dag.TaskIndex]badEnd // why tasks were skipped or cancelled, since they started over last
+	late     map[dag.TaskIndex]uint32 // the highest attempt of which an agent said that it failed, stored or not
 	fails    bool                     // it was to fail for what differed
 	blamed   bool
 	ended    bool // the end was stored once

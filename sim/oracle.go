@@ -90,7 +90,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 // add takes in a job that will be submitted.
 func (o *oracle) add(id comms.JobID, g *dag.Graph) {
 	f := &facts{g: g, behind: map[dag.TaskIndex]map[dag.TaskIndex]bool{}, stored: map[eventID]bool{}, done: map[dag.TaskIndex]uint32{},
-		badly: map[dag.TaskIndex]badEnd{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
+		badly: map[dag.TaskIndex]badEnd{}, late: map[dag.TaskIndex]uint32{}, fence: map[dag.TaskIndex]uint32{}, since: map[dag.TaskIndex]uint64{}, highest: map[dag.TaskIndex]uint32{}, gone: map[dag.TaskIndex]uint32{}, made: map[comms.DatasetRef]origin{},
 		begun: map[dag.TaskIndex]uint32{}, came: map[string]uint64{}, may: map[dag.TaskIndex]uint32{}, asked: map[dag.TaskIndex]bool{}, private: map[dag.TaskIndex]origin{}, aside: map[dag.TaskIndex]giver{}, lists: map[try]string{}, crashes: map[dag.TaskIndex]int{}, enlarged: map[dag.TaskIndex]int64{},
 		varies: o.w.fate.varies > 0, reads: map[tryOf][]dataRead{}, read: map[dag.TaskIndex][]dataRead{}, current: map[comms.DatasetRef]uint32{}}
 	o.facts[id] = f
@@ -374,6 +374,8 @@ func (o *oracle) toController(a *agent, m comms.Message) {
 				o.facts[je.Job].lost(e.Cause.Ref.Task)
 			} else if f := o.facts[je.Job]; f != nil && (e.Kind == comms.EventRetry || e.Kind == comms.EventTorn) && len(f.members(e.Task)) > 1 {
 				f.lost(e.Task) // the others of its gang restart with it
+			} else if f != nil && e.Kind == comms.EventFailed {
+				f.late[e.Task] = max(f.late[e.Task], e.Attempt)
 			}
 			a.sent[n] = sentEvent{job: je.Job, life: je.JobIncarnation, epoch: je.Epoch}
 			n++

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -253,6 +254,13 @@ func TestWhatCountsIsReadByWhoseEndIsStored(t *testing.T) {
 	}
 }
 
+// afterwards says that a task failed, which the controller hears when its job has ended.
+func afterwards(t dag.TaskIndex, attempt uint32) comms.Event {
+	return comms.Event{Kind: comms.EventFailed, Task: t, Attempt: attempt, Output: neverStored}
+}
+
+const neverStored = 1 << 30
+
 // In a job that is over, what was skipped or cancelled had a cause that counts: the task that it was for has
 // ended badly, too, and it lacks something or the job was stopped. A client may have that task run again alone.
 func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
@@ -284,6 +292,10 @@ func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
 		told   []records.Batch
 		fails  string
 	}{
+		"what it reads had to run again, and that it failed came after the end": {true, []records.Batch{
+			says(1, finished(a, 1), skipped(b, of(a)), failed(c), finished(list, 1), afterwards(a, 2))}, ""},
+		"that it failed before does not count": {true, []records.Batch{
+			says(1, finished(a, 3), skipped(b, of(a)), failed(c), finished(list, 1), afterwards(a, 2))}, "b skipped, and a, for which it is, is done"},
 		"what it reads has failed": {true, []records.Batch{
 			says(1, failed(a), skipped(b, of(a)), finished(c, 1), finished(list, 1))}, ""},
 		"what it reads was made in the end": {true, []records.Batch{
@@ -332,7 +344,7 @@ func TestWhatEndsBadlyHasACauseThatCounts(t *testing.T) {
 func judged(t *testing.T, g *dag.Graph, told []records.Batch) (says string) {
 	w := calm(t, 1, g)
 	job, agent := w.client.jobs[0].id, w.agents[0]
-	agent.running, agent.incarn = true, 1
+	agent.running, agent.incarn, agent.sent = true, 1, map[uint64]sentEvent{}
 	w.oracle.facts[job].shared, w.oracle.facts[job].blamed = true, true
 	k, number := core.NewKept(core.Create{Row: records.Job{ID: job, Epoch: 1, Phase: comms.JobRunning}}, g), uint64(0)
 	commit := func(c records.Commit) {
@@ -342,6 +354,13 @@ func judged(t *testing.T, g *dag.Graph, told []records.Batch) (says string) {
 		w.oracle.settled(k, &c)
 	}
 	for _, batch := range told {
+		batch.Events = slices.DeleteFunc(batch.Events, func(e comms.Event) bool {
+			if e.Output != neverStored {
+				return false
+			}
+			w.oracle.toController(agent, &comms.Events{First: 1000, Jobs: []comms.JobEvents{{Job: job, Events: []comms.Event{e}}}})
+			return true
+		})
 		if batch.Number = uint64(len(k.Batches)); batch.Events != nil {
 			batch.Agent, batch.Incarnation, batch.First = agent.name, 1, number+1
 			number += uint64(len(batch.Events))

@@ -97,7 +97,7 @@ func (o *oracle) makesCall(x *executor, v *callVar, name string) {
 		o.calls.sums[p] = map[comms.CallRef]uint64{}
 	}
 	switch sum, made := o.calls.sums[p][v.ref]; {
-	case made && sum != v.sum:
+	case made && sum != v.request:
 		o.forgetMet(p, v.ref)
 	case made:
 		o.calls.again++
@@ -105,7 +105,7 @@ func (o *oracle) makesCall(x *executor, v *callVar, name string) {
 	if x.isCall() {
 		o.calls.deepest = max(o.calls.deepest, x.w.fate.programs.depth-x.calls.prog.depth)
 	}
-	o.calls.sums[p][v.ref] = v.sum
+	o.calls.sums[p][v.ref] = v.request
 	if k := x.kinds[x.cur.Kind]; k.Function != callee && v.act.what == actCall {
 		number := fmt.Sprint(v.ref.Number)
 		if v.ref.Strand != 0 {

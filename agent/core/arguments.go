@@ -108,11 +108,12 @@ func (c *Core) readCall(by *caller, at rowRef, i int, in *comms.CallInput) {
 	to := reader{at, i, in.Output, in.Element}
 	at.row().args[i].derive(other, in.Output, in.Element)
 	ref := comms.DatasetRef{Task: other.task, Output: in.Output, Element: in.Element}
-	if other.job.at(other.task).state.over() && !slices.Contains(c.rowsEnded, other) || other.job.data[ref] != nil {
+	w := other.row()
+	comesHome := w.out != nil && w.out.end != nil // one of its outputs may be here, and counts when all are
+	if other.job.at(other.task).state.over() && !slices.Contains(c.rowsEnded, other) || other.job.data[ref] != nil && !comesHome {
 		c.passOn(other, to)
 		return
 	}
-	w := other.row()
 	w.readers = append(w.readers, to)
 }
 

@@ -22,8 +22,9 @@ type dataset struct {
 	lent   *loan // its bytes are those of a dataset of another job; nil: its own
 }
 
-// keeps tells whether a dataset stays without references.
-func (j *job) keeps(d *dataset) bool { return !d.copy && j.hasWanted(d.desc.Ref) }
+// keeps tells whether a dataset stays without references. A copy of what a call has made elsewhere becomes this agent's
+// own when all outputs of the call are here (cameHome), and is kept until then.
+func (j *job) keeps(d *dataset) bool { return (!d.copy || j.dynamic()) && j.hasWanted(d.desc.Ref) }
 
 // exports is what a job keeps after its end.
 type exports struct {

@@ -239,6 +239,7 @@ func (c *Core) freeOld(j *job, ref comms.DatasetRef) {
 		c.must(c.led.Unref(j.key(d), 1))
 		c.effects()
 	}
+	c.freedOffer(j, d) // hosts of calls that pass it have fetched it
 }
 
 // meet finds the neighbour that has a fragment, or makes its acquaintance.

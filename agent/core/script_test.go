@@ -387,8 +387,10 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: 1e6}}
 			it.Outputs = make([]comms.Desc, 1)
 			place(&it.Outputs[0])
-			if named["outputs"] == "2" { // the second inline
-				delete(named, "bytes")
+			if named["outputs"] == "2" { // the second inline, unless both are large
+				if named["large"] == "" {
+					delete(named, "bytes")
+				}
 				it.Outputs = append(it.Outputs, comms.Desc{Ref: comms.DatasetRef{Output: 1}})
 				place(&it.Outputs[1])
 			}
@@ -409,7 +411,10 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 		place(&in.Data)
 		m.Tasks = []comms.GrantTask{{Grant: uint64(number(w[0])), Name: "fit[4]/0", Inputs: []comms.GrantInput{in}}}
 		return s.step(FromPeer{Agent: "b", Msg: m})
-	case "wanted", "withdrawn": // what the N-th call that came has returned
+	case "wanted", "withdrawn": // what the N-th call that came has returned; task=T what job 1 has of that
+		if task, named := named["task"]; named {
+			return s.step(Wanted{Data: comms.DatasetID{Job: comms.JobID{1}, DatasetRef: comms.DatasetRef{Task: taskIndex(number(task))}}, Attempt: 1})
+		}
 		at := s.c.hosts[grantKey{"b", uint64(number(w[0]))}]
 		if at.job != nil {
 			s.served = comms.DatasetID{Job: at.job.id, DatasetRef: comms.DatasetRef{Task: at.task}}
