@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cascade-run/cascade"
+)
+
+// Functions that print what they were given: the test compares their words of two runs.
+var (
+	wideTask   = cascade.Func1("Wide", wide, "n -> values")
+	widthTask  = cascade.Func2("Width", width, "values, n -> sum")
+	countTask  = cascade.Gen1("Countdown", countdown, "n -> i")
+	raceTask   = cascade.Func1("Race", race, "pipe -> order")
+	laterTask  = cascade.Func2("Later", later, "n, pipe -> m")
+	deepTask   = cascade.Func2("Deep", deep, "values, n -> sum")
+	streamTask = cascade.Func1("Streams", readsStream, "n -> sum")
+)
+
+// wide returns more than is recorded.
+func wide(_ context.Context, n int) ([]int64, error) {
+	fmt.Println("makes", n)
+	return slices.Repeat([]int64{int64(n)}, 1000), nil
+}
+
+func width(_ context.Context, values []int64, n int) (int64, error) {
+	fmt.Println("has", len(values), "times", values[0], "and", n)
+	return int64(len(values)) + int64(n), nil
+}
+
+func countdown(_ context.Context, n int) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		for i := n; yield(i, nil) && i > 0; i-- {
+		}
+	}
+}
+
+// later ends when a named pipe is read: the first of some calls with the last of them. One of a negative number never ends.
+func later(ctx context.Context, n int, pipe string) (int, error) {
+	switch {
+	case n < 0:
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	case n == 0:
+		b, err := os.ReadFile(pipe)
+		return len(b), err
+	case n == racers-1:
+		return n, os.WriteFile(pipe, nil, 0o600)
+	}
+	return n, nil
+}
+
+const racers = 4
+
+// race does what depends on the order in which its calls end.
+func race(ctx context.Context, pipe string) (string, error) {
+	var rest []cascade.Future[int]
+	for i := range racers {
+		rest = append(rest, laterTask.Go(ctx, cascade.Val(i), cascade.Val(pipe)))
+	}
+	order := ""
+	for len(rest) > 0 {
+		ready, err := cascade.Wait(ctx, rest, 1)
+		if err != nil {
+			return "", err
+		}
+		v, err := rest[ready[0]].Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		order += fmt.Sprint(v)
+		rest = slices.Delete(rest, ready[0], ready[0]+1)
+	}
+	never := laterTask.Go(ctx, cascade.Val(-1), cascade.Val(pipe))
+	never.Cancel("all others have ended")
+	_, err := never.Get(ctx)
+	fmt.Println("order", order, "cancelled", errors.Is(err, cascade.ErrCancelled))
+	if _, err = brokenTask.Go(ctx, cascade.Val(1), cascade.CallName("bad")).Get(ctx); !errors.Is(err, errNoData) {
+		return "", fmt.Errorf("the call ended with %w", err)
+	}
+	fmt.Println("broken:", err)
+	return order, nil
+}
+
+// deep passes on its input, a value of its own and what calls return, large and small.
+func deep(ctx context.Context, values []int64, n int) (int64, error) {
+	passed, err := cascade.InputFuture[[]int64](ctx, "values")
+	if err != nil {
+		return 0, err
+	}
+	put, err := cascade.Put(ctx, slices.Repeat([]int64{7}, 2000))
+	if err != nil {
+		return 0, err
+	}
+	made := wideTask.Go(ctx, cascade.Val(n))
+	got, err := made.Get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Println("got", len(got), "times", got[0])
+	sum := int64(0)
+	for _, f := range []cascade.CallArg[[]int64]{passed, put, &made, cascade.Val(got[:10])} {
+		v, err := widthTask.Go(ctx, f, cascade.Val(n)).Get(ctx)
+		if err != nil {
+			return 0, err
+		}
+		fmt.Println("width", v)
+		sum += v
+	}
+	return sum, nil
+}
+
+func readsStream(ctx context.Context, n int) (sum int, err error) {
+	for v, err := range countTask.Go(ctx, cascade.Val(n)).All(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		fmt.Println("element", v)
+		sum += v
+	}
+	return sum, nil
+}
+
+// TestReplayCalledTask: a called task runs again with what it was given and answered, and says the same.
+func TestReplayCalledTask(t *testing.T) {
+	h := newHost(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := cascade.Local(t.Context(), cascade.WithState(h.state), cascade.WithCPU(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := cluster.Session(t.Context(), cascade.WithSessionName("calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := s.Context()
+	large := wideTask.Go(ctx, cascade.Val(3))
+	deepest := deepTask.Go(ctx, large, cascade.Val(5))
+	raced := raceTask.Go(ctx, cascade.Val(pipe), cascade.CallName("r"))
+	read := streamTask.Go(ctx, cascade.Val(4))
+	given := widthTask.Go(ctx, cascade.Val(make([]int64, 200)), cascade.Val(1))
+	put, err := cascade.Put(ctx, make([]int64, 300))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofPut := widthTask.Go(ctx, put, cascade.Val(1))
+	_, err1 := cascade.GetAll(ctx, []cascade.Future[int64]{deepest, given, ofPut})
+	order, err2 := raced.Get(ctx)
+	_, err3 := read.Get(ctx)
+	if err := errors.Join(err1, err2, err3, s.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ task, want string }{
+		{"root/0", "makes 3\n2> task root/0, attempt 1: done in DURATION"},
+		{"root/1", "got 1000 times 5\nwidth 1005\nwidth 2005\nwidth 1005\nwidth 15\n2> note: root/0 runs again: what it returned was not recorded\n2> note: root/1/1 runs again"},
+		{"root/r-2", "order " + order + " cancelled true\nbroken: task root/r-2/bad-5, attempt 1 on agent local: error: number 1: no data"},
+		{"root/2", "order " + order},
+		{"root/r-2/bad-5", "exit 1\n2> task root/r-2/bad-5, attempt 1: error: number 1: no data for this date\n"},
+		{"root/3", "element 4\nelement 3\nelement 2\nelement 1\nelement 0\n2> note: root/3/0 runs again"},
+		{"root/4", "exit 2\n2> cascade: replay: argument values of root/4 was not recorded: it has 1.562KiB (array, hash x:HASH), and at most 256B of a value are recorded, 1KiB of one call together; root gave it with the call before TIME\n"},
+		{"root/6", "exit 2\n2> cascade: replay: argument values of root/6 was not recorded: it has 2.344KiB (array, hash x:HASH), and at most 256B of a value are recorded, 1KiB of one call together; it is value root/5, which root put before TIME\n"},
+		{"root/1/2", "has 1000 times 3 and 5\n2> note: root/0 runs again"},
+		{"root/1/3", "exit 2\n2> cascade: replay: argument values of root/1/3 was not recorded: it has 15.62KiB (array, hash x:HASH)"},
+		{"root/1/4", "has 1000 times 5 and 5\n2> note: root/1/1 runs again"},
+		{"root/1/5", "has 10 times 5 and 5\n2> task"},
+		{"root/9", `exit 2
+2> cascade: replay: no task "root/9" in job session calls`},
+	} {
+		t.Run(tt.task, func(t *testing.T) {
+			if got := h.start("", "replay", "calls", "--task", tt.task).wait(); !strings.HasPrefix(got, strings.ReplaceAll(tt.want, `\n`, "\n")) {
+				t.Errorf("it said\n%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+	h.expect(h.start("", "replay", "calls", "--task", "root/0", "--attempt", "2"), "exit 2", "of called task root/0 the last attempt is recorded, which was the 1-th")
+	h.expect(h.start("", "replay", "calls", "--task", "root/r-2/bad-5", "--json"), `"task":"root/r-2/bad-5","attempt":1,"exit":1`)
+	if err := cluster.Close(); err != nil {
+		t.Error(err)
+	}
+}
