@@ -48,7 +48,15 @@ type Answers struct {
 	Run func(ctx context.Context, call *Call, element func(comms.Desc)) ([]comms.Desc, *comms.TaskError, error)
 	// Note says what is otherwise than it was.
 	Note func(text string)
+
+	// Until is a call, or a value that is put, with which the task is ended (ErrUntil): Given has the values that
+	// it gave then, and inputs of its own, by the inputs of that; zero values for what calls returned.
+	Until *comms.CallRef
+	Given []comms.Desc
 }
+
+// ErrUntil says that a task was ended as it has made the call of Answers.Until.
+var ErrUntil = errors.New("the task has made the call up to which it was to run")
 
 // patience is how long the end of a call that was told first is waited for, when the task does not make that call.
 const patience = 200 * time.Millisecond
@@ -145,6 +153,9 @@ func (c *callee) calls(msg *comms.Calls) error {
 				m.answer = nil
 			}
 		}
+		if c.Until != nil && *c.Until == it.Ref {
+			return c.until(it)
+		}
 		c.mu.Lock()
 		c.made[it.Ref] = m
 		if m.kind != nil && (m.answer == nil || m.stream()) {
@@ -156,6 +167,21 @@ func (c *callee) calls(msg *comms.Calls) error {
 		}
 	}
 	return c.tell(early)
+}
+
+// until keeps what the task has given with its last call.
+func (c *callee) until(it *comms.CallItem) error {
+	c.Given = make([]comms.Desc, len(it.Inputs))
+	for i := range it.Inputs {
+		if it.Inputs[i].From == comms.FromCall {
+			continue
+		}
+		var err error
+		if c.Given[i], err = c.argument(c.ctx, &it.Inputs[i]); err != nil {
+			return err
+		}
+	}
+	return ErrUntil
 }
 
 // take does what a message about calls asks for.

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent/foreground"
@@ -55,14 +54,36 @@ type remade struct {
 	err     error
 }
 
+// calledTasks are those of the job.
+func (p *attempt) calledTasks() *calledTasks {
+	return &calledTasks{attempt: *p, records: map[string]*calledRecord{}, remade: map[string]*remade{}, envs: map[string]*activated{}, given: map[string][]comms.RunInput{}}
+}
+
 // calledTask runs a called task again. It tells whether the task is one.
 func (p *attempt) calledTask(ctx context.Context) (bool, error) {
-	c := &calledTasks{attempt: *p, records: map[string]*calledRecord{}, remade: map[string]*remade{}, envs: map[string]*activated{}, given: map[string][]comms.RunInput{}}
+	c := p.calledTasks()
 	rec, err := c.record(ctx, p.flags.task)
 	if rec == nil || err != nil {
 		return false, err
 	}
 	return true, c.replay(ctx, rec)
+}
+
+// calls tells whether a task of the graph has called others, and prepares what these calls are answered.
+func (p *attempt) calls(ctx context.Context) (bool, error) {
+	if p.graph.Group(p.index).Run.Function == "" {
+		return false, nil
+	}
+	c := p.calledTasks()
+	answers, err := c.answers(ctx, c.graphRun(p))
+	switch {
+	case errors.Is(err, cascade.ErrBadRequest): // an older controller
+		return false, nil
+	case err != nil || len(answers.Ended) == 0:
+		return false, err
+	}
+	p.task.Answers = answers
+	return true, nil
 }
 
 // replay runs a called task again, with the streams of the user.
@@ -98,6 +119,7 @@ type calledRun struct {
 	inputs  []comms.RunInput
 	met     uint64
 	element func(comms.Desc) // nil: it is no generator, or is not read
+	until   *comms.CallRef   // it runs up to this call only
 	task    *foreground.Task // nil: one that prints nothing
 	debug   bool
 }
@@ -157,6 +179,7 @@ func (c *calledTasks) run(ctx context.Context, r *calledRun) (*comms.ReportItem,
 	if t.Answers, err = c.answers(ctx, r); err != nil {
 		return nil, err
 	}
+	t.Answers.Until = r.until
 	var wrong error
 	t.Element = func(d comms.Desc) {
 		if r.element == nil {
@@ -251,166 +274,6 @@ func (c *calledTasks) outcome(ctx context.Context, r *calledRun) ([]comms.Desc, 
 		out = append(out, d)
 	}
 	return out, nil, nil
-}
-
-// argument is an argument of a called task: in a message, or a whole file.
-func (c *calledTasks) argument(ctx context.Context, rec *calledRecord, i int) (comms.Desc, error) {
-	a := &rec.Args[i]
-	switch {
-	case a.Data.Recorded():
-		return a.Data.Desc, nil
-	case !a.Read || a.Put:
-		return comms.Desc{}, c.missing(rec, i)
-	}
-	parent, e := string(rec.event.Parent), rec.edgeOf(i)
-	switch {
-	case e == nil:
-		return comms.Desc{}, badInputf("replay: of what %s read only the first %d datasets were recorded", rec.name, len(rec.edges))
-	case e.From == comms.FromInput:
-		return c.inputOf(ctx, parent, e.Output, e.Element)
-	}
-	return c.result(ctx, parent, e)
-}
-
-// missing says that an argument was not recorded, and where its bytes were from.
-func (c *calledTasks) missing(rec *calledRecord, i int) error {
-	a, parent := &rec.Args[i], string(rec.event.Parent)
-	name := strconv.Itoa(int(a.Port))
-	if int(a.Port) < len(rec.kind.Inputs) {
-		name = rec.kind.Inputs[a.Port].Name
-	}
-	how := parent + " gave it with the call"
-	if e := rec.edgeOf(i); a.Put && e != nil {
-		how = fmt.Sprintf("it is value %s, which %s put", comms.AppendCallName(nil, rec.event.Parent, "", e.Ref), parent)
-	}
-	return badInputf("replay: argument %s of %s was not recorded: it has %s (%s, hash %s), and at most %s of a value are recorded, %s of one call together; %s before %s",
-		name, rec.name, size(a.Data.Size), a.Data.Codec, a.Data.Hash, size(comms.RecordValue), size(comms.RecordMost), how, time.Unix(0, rec.event.Called.Made).UTC().Format(time.RFC3339))
-}
-
-// edgeOf is what an argument reads that came from elsewhere; nil when that is not recorded.
-func (rec *calledRecord) edgeOf(i int) *comms.CallEdge {
-	edge := 0
-	for k := range rec.Args[:i] {
-		if rec.Args[k].Read {
-			edge++
-		}
-	}
-	if edge >= len(rec.edges) {
-		return nil
-	}
-	return &rec.edges[edge]
-}
-
-// result is what a call returned that another one reads.
-func (c *calledTasks) result(ctx context.Context, parent string, e *comms.CallEdge) (comms.Desc, error) {
-	place := string(comms.AppendCallName(nil, []byte(parent), "", e.Ref))
-	rec, err := c.record(ctx, place)
-	switch {
-	case err != nil:
-		return comms.Desc{}, err
-	case rec == nil:
-		return comms.Desc{}, fmt.Errorf("replay: %s, whose result is an argument, is not recorded", place)
-	case rec.event.Error != nil:
-		return comms.Desc{}, fmt.Errorf("replay: %s, whose result is an argument, has failed: %w", rec.name, rec.event.Error)
-	}
-	if i := slices.IndexFunc(rec.Results, func(d comms.RecordData) bool { return d.Ref.Output == e.Output }); i >= 0 && rec.Results[i].Recorded() {
-		return rec.Results[i].Desc, nil
-	}
-	c.mu.Lock()
-	m := c.remade[rec.name]
-	if m == nil {
-		m = &remade{}
-		c.remade[rec.name] = m
-	}
-	c.mu.Unlock()
-	m.once.Do(func() { m.err = c.remake(ctx, rec, m) })
-	if m.err != nil {
-		return comms.Desc{}, m.err
-	}
-	for _, d := range m.outputs {
-		if d.Ref.Output == e.Output && d.Ref.Element == e.Element {
-			return d, nil
-		}
-	}
-	if m.failed != nil {
-		return comms.Desc{}, fmt.Errorf("replay: %s, whose result is an argument, fails when it runs again: %w", rec.name, m.failed)
-	}
-	return comms.Desc{}, fmt.Errorf("replay: %s makes no output %d[%d], which is an argument, when it runs again", rec.name, e.Output, e.Element)
-}
-
-// remake runs a called task for what it returned, by its record.
-func (c *calledTasks) remake(ctx context.Context, rec *calledRecord, m *remade) error {
-	r, err := c.recorded(ctx, rec)
-	if err != nil {
-		return err
-	}
-	r.element = func(d comms.Desc) { m.outputs = append(m.outputs, d) }
-	outputs, failed, err := c.outcome(ctx, r)
-	m.outputs, m.failed = append(m.outputs, outputs...), failed
-	return err
-}
-
-// inputOf is an input of a task that it has passed on.
-func (c *calledTasks) inputOf(ctx context.Context, task string, input uint32, item uint64) (comms.Desc, error) {
-	rec, err := c.record(ctx, task)
-	if err != nil {
-		return comms.Desc{}, err
-	}
-	if rec != nil {
-		for i := range rec.Args {
-			if rec.Args[i].Port != input {
-				continue
-			}
-			if item == 0 {
-				return c.argument(ctx, rec, i)
-			}
-			item--
-		}
-		return comms.Desc{}, fmt.Errorf("replay: %s has no argument %d[%d], which it has passed on", task, input, item)
-	}
-	ins, err := c.inputsOf(ctx, task)
-	switch {
-	case err != nil:
-		return comms.Desc{}, err
-	case int(input) >= len(ins) || item >= uint64(len(ins[input].Data)):
-		return comms.Desc{}, fmt.Errorf("replay: %s has no input %d[%d], which it has passed on", task, input, item)
-	}
-	return ins[input].Data[item], nil
-}
-
-// inputsOf brings the inputs of a task of the graph here.
-func (c *calledTasks) inputsOf(ctx context.Context, task string) ([]comms.RunInput, error) {
-	c.mu.Lock()
-	ins, ok := c.given[task]
-	c.mu.Unlock()
-	if ok {
-		return ins, nil
-	}
-	index, ok := c.graph.Lookup(task)
-	if !ok {
-		return nil, fmt.Errorf("replay: %s, which has passed on an input, is not recorded", task)
-	}
-	folder, err := c.newFolder()
-	if err != nil {
-		return nil, err
-	}
-	flags := taskFlags{task: task, rebuild: c.flags.rebuild}
-	p := &attempt{app: c.app, client: c.client, job: c.job, flags: &flags, task: &foreground.Task{Folder: folder}, graph: c.graph, dir: c.dir, index: index}
-	if err := p.inputs(ctx); err != nil {
-		return nil, err
-	}
-	ins = p.task.Run.Inputs
-	for i := range ins {
-		for k := range ins[i].Data {
-			if ins[i].Data[k], err = p.task.Data(ins[i].Data[k]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	c.mu.Lock()
-	c.given[task] = ins
-	c.mu.Unlock()
-	return ins, nil
 }
 
 // record returns the record of a called task; nil: there is none.

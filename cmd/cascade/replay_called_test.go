@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade"
 )
@@ -21,11 +17,31 @@ var (
 	wideTask   = cascade.Func1("Wide", wide, "n -> values")
 	widthTask  = cascade.Func2("Width", width, "values, n -> sum")
 	countTask  = cascade.Gen1("Countdown", countdown, "n -> i")
-	raceTask   = cascade.Func1("Race", race, "pipe -> order")
-	laterTask  = cascade.Func2("Later", later, "n, pipe -> m")
+	raceTask   = cascade.Func1("Race", race, "racers -> order")
+	laterTask  = cascade.Func1("Later", later, "n -> m")
 	deepTask   = cascade.Func2("Deep", deep, "values, n -> sum")
 	streamTask = cascade.Func1("Streams", readsStream, "n -> sum")
 )
+
+type wideParams struct{ N int }
+
+var (
+	_ = cascade.Func1("WideJob", wideJob, "with -> values")
+	_ = cascade.Func1("DeepJob", deepJob, "values -> sum")
+)
+
+func wideJob(ctx context.Context, p wideParams) ([]int64, error) { return wide(ctx, p.N) }
+
+// deepJob passes its input on.
+func deepJob(ctx context.Context, values []int64) (int64, error) {
+	passed, err := cascade.InputFuture[[]int64](ctx, "values")
+	if err != nil {
+		return 0, err
+	}
+	sum, err := deepTask.Go(ctx, passed, cascade.Val(5)).Get(ctx)
+	fmt.Println("deep has", sum)
+	return sum, err
+}
 
 // wide returns more than is recorded.
 func wide(_ context.Context, n int) ([]int64, error) {
@@ -45,28 +61,23 @@ func countdown(_ context.Context, n int) iter.Seq2[int, error] {
 	}
 }
 
-// later ends when a named pipe is read: the first of some calls with the last of them. One of a negative number never ends.
-func later(ctx context.Context, n int, pipe string) (int, error) {
+// later ends last for 0: only its second attempt is good. That of a negative number never ends.
+func later(ctx context.Context, n int) (int, error) {
 	switch {
 	case n < 0:
 		<-ctx.Done()
 		return 0, context.Cause(ctx)
-	case n == 0:
-		b, err := os.ReadFile(pipe)
-		return len(b), err
-	case n == racers-1:
-		return n, os.WriteFile(pipe, nil, 0o600)
+	case n == 0 && cascade.Task(ctx).Attempt == 1:
+		return 0, errors.New("not yet")
 	}
 	return n, nil
 }
 
-const racers = 4
-
 // race does what depends on the order in which its calls end.
-func race(ctx context.Context, pipe string) (string, error) {
+func race(ctx context.Context, racers int) (string, error) {
 	var rest []cascade.Future[int]
 	for i := range racers {
-		rest = append(rest, laterTask.Go(ctx, cascade.Val(i), cascade.Val(pipe)))
+		rest = append(rest, laterTask.Go(ctx, cascade.Val(i), cascade.Retries(1)))
 	}
 	order := ""
 	for len(rest) > 0 {
@@ -81,7 +92,7 @@ func race(ctx context.Context, pipe string) (string, error) {
 		order += fmt.Sprint(v)
 		rest = slices.Delete(rest, ready[0], ready[0]+1)
 	}
-	never := laterTask.Go(ctx, cascade.Val(-1), cascade.Val(pipe))
+	never := laterTask.Go(ctx, cascade.Val(-1))
 	never.Cancel("all others have ended")
 	_, err := never.Get(ctx)
 	fmt.Println("order", order, "cancelled", errors.Is(err, cascade.ErrCancelled))
@@ -134,14 +145,15 @@ func readsStream(ctx context.Context, n int) (sum int, err error) {
 // TestReplayCalledTask: a called task runs again with what it was given and answered, and says the same.
 func TestReplayCalledTask(t *testing.T) {
 	h := newHost(t)
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := unix.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	cluster, err := cascade.Local(t.Context(), cascade.WithState(h.state), cascade.WithCPU(2))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	s, err := cluster.Session(t.Context(), cascade.WithSessionName("calls"))
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +161,7 @@ func TestReplayCalledTask(t *testing.T) {
 	ctx := s.Context()
 	large := wideTask.Go(ctx, cascade.Val(3))
 	deepest := deepTask.Go(ctx, large, cascade.Val(5))
-	raced := raceTask.Go(ctx, cascade.Val(pipe), cascade.CallName("r"))
+	raced := raceTask.Go(ctx, cascade.Val(4), cascade.CallName("r"))
 	read := streamTask.Go(ctx, cascade.Val(4))
 	given := widthTask.Go(ctx, cascade.Val(make([]int64, 200)), cascade.Val(1))
 	put, err := cascade.Put(ctx, make([]int64, 300))
@@ -173,7 +185,8 @@ func TestReplayCalledTask(t *testing.T) {
 		{"root/4", "exit 2\n2> cascade: replay: argument values of root/4 was not recorded: it has 1.562KiB (array, hash x:HASH), and at most 256B of a value are recorded, 1KiB of one call together; root gave it with the call before TIME\n"},
 		{"root/6", "exit 2\n2> cascade: replay: argument values of root/6 was not recorded: it has 2.344KiB (array, hash x:HASH), and at most 256B of a value are recorded, 1KiB of one call together; it is value root/5, which root put before TIME\n"},
 		{"root/1/2", "has 1000 times 3 and 5\n2> note: root/0 runs again"},
-		{"root/1/3", "exit 2\n2> cascade: replay: argument values of root/1/3 was not recorded: it has 15.62KiB (array, hash x:HASH)"},
+		{"root/r-2/0", "2> task root/r-2/0, attempt 2: done in"},
+		{"root/1/3", "has 2000 times 7 and 5\n2> note: root/0 runs again: what it returned was not recorded\n2> note: root/1 runs again up to its call 0: a value that it put was not recorded\n"},
 		{"root/1/4", "has 1000 times 5 and 5\n2> note: root/1/1 runs again"},
 		{"root/1/5", "has 10 times 5 and 5\n2> task"},
 		{"root/9", `exit 2
@@ -187,7 +200,22 @@ func TestReplayCalledTask(t *testing.T) {
 	}
 	h.expect(h.start("", "replay", "calls", "--task", "root/0", "--attempt", "2"), "exit 2", "of called task root/0 the last attempt is recorded, which was the 1-th")
 	h.expect(h.start("", "replay", "calls", "--task", "root/r-2/bad-5", "--json"), `"task":"root/r-2/bad-5","attempt":1,"exit":1`)
-	if err := cluster.Close(); err != nil {
-		t.Error(err)
-	}
+	h.expect(h.start("", "replay", "calls", "--simulate", "--hosts", "2x2c8g"), "recorded  DURATION: 25 tasks on 1x2c", "predicted  DURATION on 1x2c", "predicted  DURATION on 2x2c8g", "note: 2 tasks did not end well")
+}
+
+// TestReplayCalledTaskOfJob: what a task of a graph has called runs again as what a session has called.
+func TestReplayCalledTaskOfJob(t *testing.T) {
+	h := newHost(t)
+	h.write("job.yaml", `
+job: j
+tasks:
+  made: {run: WideJob, with: {n: 1000}, out: [values]}
+  deep: {run: DeepJob, in: {values: made}, out: [sum]}
+outputs: [deep.sum]
+`)
+	h.start("", "run", "job.yaml").wait()
+	h.expect(h.start("", "replay", "j", "--task", "deep/0", "--rebuild"), "got 1000 times 5\n", "note: deep runs again up to its call 0: an argument that it gave was not recorded", "task deep/0, attempt 1: done in")
+	h.expect(h.start("", "replay", "j", "--task", "deep/0"), "exit 2", "inputs of deep are not kept any more: made.values; --rebuild recomputes them")
+	h.expect(h.start("", "replay", "j", "--task", "deep", "--rebuild"), "deep has 4030\n", "task deep, attempt 1: done in")
+	h.expect(h.start("", "replay", "j", "--simulate"), "recorded  DURATION: 14 tasks on", "predicted  ")
 }

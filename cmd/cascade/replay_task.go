@@ -63,11 +63,22 @@ func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err er
 				return err
 			}
 		}
-		return p.prepare(ctx)
+		if err := p.prepare(ctx); err != nil {
+			return err
+		}
+		if called, err = p.calls(ctx); called && err == nil { // results that were not recorded come from other runs
+			err = a.runHere(ctx, t, f)
+		}
+		return err
 	})
 	if err != nil || called {
 		return err
 	}
+	return a.runHere(ctx, t, f)
+}
+
+// runHere runs a task to its end, and tells of it.
+func (a *app) runHere(ctx context.Context, t *foreground.Task, f *taskFlags) error {
 	if f.debug {
 		_, leave := a.signals.take() // interrupts are the debugger's
 		defer leave()

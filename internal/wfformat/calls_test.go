@@ -40,10 +40,10 @@ outputs: [after]
 	of := func(n uint64) comms.CallReads { return comms.CallReads{Number: n} }
 	calls := []comms.CallRow{
 		call("fan", 0, "a", 2, 2, 3),                                                                   // while it runs fan makes 1
-		call("fan/1", 0, "b", 3.5, 3.5, 4),                                                                 // of a called task
+		call("fan/1", 0, "b", 3.5, 3.5, 4),                                                             // of a called task
 		call("fan", 2, "c", 3.5, 3.5, 4.5, of(0)),                                                      // when 0 had ended, and reads it
 		call("fan/1", 1, "b", 4.5, 4.5, 5, comms.CallReads{OfParent: true}),                            // reads what fan/1 reads
-		call("fan", 1, "caller", 2, 3, 5.5, of(0)),                                                   // has a part before, between and behind its calls
+		call("fan", 1, "caller", 2, 3, 5.5, of(0)),                                                     // has a part before, between and behind its calls
 		call("fan", 3, "d", 7, 7, 8),                                                                   // when none was under way
 		{Name: "fan/4", Parent: "fan", Number: 4, State: "failed", Started: stamp(8), Ended: stamp(9)}, // is left out
 	}
