@@ -20,8 +20,8 @@ type Called struct {
 	Reads    []byte  // what it read by reference: columns, see AppendEdges
 	Kind     []byte  // what calls of its kind share, see AppendCallKind; none of older agents
 	Record   []byte  // its parameters, arguments and results, as far as they are recorded, see AppendRecord; none of older agents
-	Order    uint64  // it is the Order-th of the calls of its parent that ended
-	Met      uint64  // how many of its own calls had ended when its last try began to call: it was told of those when it made them again
+	Order    uint64  // it is the Order-th of the calls of its parent that ended; 0 when it has run once more after its end was told
+	Met      uint64  // how many of its own calls had ended when its last try began to call: those were told when that made the same calls
 }
 
 // CallEdge is one dataset that a called task reads by reference.

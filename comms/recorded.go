@@ -8,8 +8,8 @@ import (
 )
 
 // A called task is recorded with what it takes to run it again: its kind, its parameters, the
-// arguments that came with the call, and what it returned. What is large is described by size
-// and hash, without its bytes.
+// arguments that came with the call, and its results. Large values are described by size
+// and hash, without their bytes.
 
 // Bounds of what is recorded of one call.
 const (

@@ -305,9 +305,13 @@ func (by *caller) taskName() []byte {
 
 // callEvent is what the controller is told of the end of a call: one event of the root of calls.
 func (c *Core) callEvent(j *job, w *callRow, e *comms.Event) comms.Event {
-	j.dyn.by.noted++
+	order := uint64(0)
+	if !w.line.again { // else its parent was told before
+		j.dyn.by.noted++
+		order = j.dyn.by.noted
+	}
 	t := &comms.Called{Ref: w.ref, Name: w.name, Function: w.shape.kind.Function, Host: w.at, Made: w.made,
-		Kind: w.shape.record, Record: c.records.of(j, e.Task, e.Kind == comms.EventFinished), Order: j.dyn.by.noted, Met: j.metBy(e)}
+		Kind: w.shape.record, Record: c.records.of(j, e.Task, e.Kind == comms.EventFinished), Order: order, Met: j.metBy(e)}
 	if w.reads != nil {
 		t.Reads = *w.reads
 	}
@@ -327,7 +331,7 @@ func (c *Core) tellRoot(j *job, e comms.Event) {
 	}
 	if h := root.hosted(); h != nil {
 		if w := root.dyn.rows.at(t); !w.left() {
-			if h.owner.kept > mostReported {
+			if h.owner.kept > mostReported && e.Called != nil {
 				e.Called.Record = comms.RecordWithout(comms.RecordBacklog)
 			}
 			c.report(h.owner, comms.GrantItem{Grant: w.grant, Event: &e})

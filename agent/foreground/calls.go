@@ -17,8 +17,8 @@ import (
 	"github.com/cascade-run/cascade/shm/ledger"
 )
 
-// A task that calls is answered as it was when it ran. What it called then and how that ended is
-// given as Answers; the ends are told in their order of then, each as soon as the call is made again.
+// A task that calls is answered as it was when it ran. Its calls of then, and how they ended, are
+// given as Answers; the ends are told in their order of then, each as soon as this run makes the call.
 //
 //	Calls ──▶ made ──recorded──▶ in order ──▶ CallEnds      CallWait ──▶ CallGo, when enough were told
 //	            │                                           CallRead ──▶ a result that was recorded

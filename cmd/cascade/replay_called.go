@@ -226,6 +226,9 @@ func (c *calledTasks) answers(ctx context.Context, r *calledRun) (*foreground.An
 		}
 		t := rec.event.Called
 		a := &foreground.Answer{Function: t.Function, Order: t.Order, Error: rec.event.Error}
+		if before := ended[t.Ref]; t.Order == 0 && before != nil { // it ran again for what it had returned, and its end was told then
+			a.Order = before.Order
+		}
 		if a.Order <= r.met { // it was met by the last try, and told as soon as that called
 			a.Order = 0
 		}

@@ -19,6 +19,7 @@ var (
 	countTask  = cascade.Gen1("Countdown", countdown, "n -> i")
 	raceTask   = cascade.Func1("Race", race, "racers -> order")
 	laterTask  = cascade.Func1("Later", later, "n -> m")
+	twiceTried = cascade.Func1("TwiceTried", triedTwice, "n -> m")
 	deepTask   = cascade.Func2("Deep", deep, "values, n -> sum")
 	streamTask = cascade.Func1("Streams", readsStream, "n -> sum")
 )
@@ -103,6 +104,17 @@ func race(ctx context.Context, racers int) (string, error) {
 	return order, nil
 }
 
+// triedTwice fails when its first call has ended; its second attempt meets that.
+func triedTwice(ctx context.Context, n int) (int, error) {
+	m, err := twiceTask.Go(ctx, cascade.Val(n)).Get(ctx)
+	if err != nil || cascade.Task(ctx).Attempt == 1 {
+		return 0, errors.Join(err, errors.New("once more"))
+	}
+	k, err := twiceTask.Go(ctx, cascade.Val(m)).Get(ctx)
+	fmt.Println("attempt", cascade.Task(ctx).Attempt, "has", m, k)
+	return k, err
+}
+
 // deep passes on its input, a value of its own and what calls return, large and small.
 func deep(ctx context.Context, values []int64, n int) (int64, error) {
 	passed, err := cascade.InputFuture[[]int64](ctx, "values")
@@ -169,10 +181,12 @@ func TestReplayCalledTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofPut := widthTask.Go(ctx, put, cascade.Val(1))
+	tried := twiceTried.Go(ctx, cascade.Val(5), cascade.Retries(1))
+	_, err4 := tried.Get(ctx)
 	_, err1 := cascade.GetAll(ctx, []cascade.Future[int64]{deepest, given, ofPut})
 	order, err2 := raced.Get(ctx)
 	_, err3 := read.Get(ctx)
-	if err := errors.Join(err1, err2, err3, s.Close(t.Context())); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, s.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ task, want string }{
@@ -189,6 +203,7 @@ func TestReplayCalledTask(t *testing.T) {
 		{"root/1/3", "has 2000 times 7 and 5\n2> note: root/0 runs again: what it returned was not recorded\n2> note: root/1 runs again up to its call 0: a value that it put was not recorded\n"},
 		{"root/1/4", "has 1000 times 5 and 5\n2> note: root/1/1 runs again"},
 		{"root/1/5", "has 10 times 5 and 5\n2> task"},
+		{"root/7", "attempt 2 has 10 20\n2> task root/7, attempt 2: done in"},
 		{"root/9", `exit 2
 2> cascade: replay: no task "root/9" in job session calls`},
 	} {
@@ -200,7 +215,7 @@ func TestReplayCalledTask(t *testing.T) {
 	}
 	h.expect(h.start("", "replay", "calls", "--task", "root/0", "--attempt", "2"), "exit 2", "of called task root/0 the last attempt is recorded, which was the 1-th")
 	h.expect(h.start("", "replay", "calls", "--task", "root/r-2/bad-5", "--json"), `"task":"root/r-2/bad-5","attempt":1,"exit":1`)
-	h.expect(h.start("", "replay", "calls", "--simulate", "--hosts", "2x2c8g"), "recorded  DURATION: 25 tasks on 1x2c", "predicted  DURATION on 1x2c", "predicted  DURATION on 2x2c8g", "note: 2 tasks did not end well")
+	h.expect(h.start("", "replay", "calls", "--simulate", "--hosts", "2x2c8g"), "recorded  DURATION: 29 tasks on 1x2c", "predicted  DURATION on 1x2c", "predicted  DURATION on 2x2c8g", "note: 2 tasks did not end well")
 }
 
 // TestReplayCalledTaskOfJob: what a task of a graph has called runs again as what a session has called.
