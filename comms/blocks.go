@@ -308,7 +308,7 @@ func (r *Run) stands() *[]byte {
 }
 
 // weight is how many entries of all kinds a block of one takes.
-func (e *Event) weight() int      { return 3 + len(e.Outputs) + shapes(e.Outputs) }
+func (e *Event) weight() int      { return 4 + len(e.Outputs) + shapes(e.Outputs) }
 func (i *ReportItem) weight() int { return 2 + len(i.Outputs) + shapes(i.Outputs) }
 func (r *Run) weight() int {
 	n := 1 + len(r.Live) + len(r.Private) + len(r.Inputs)

@@ -99,7 +99,9 @@ func someEvents(t *rapid.T) (out []Event) {
 			e.Kind, e.Count, e.Parent = EventCall, 1, rapid.SampledFrom([][]byte{nil, []byte("root"), []byte("fit/2")}).Draw(t, "parent")
 			e.Called = &Called{Ref: CallRef{Strand: rapid.Uint64().Draw(t, "strand"), Number: rapid.Uint64Range(0, 3).Draw(t, "number")}, Made: rapid.Int64().Draw(t, "made"),
 				Name: rapid.SampledFrom([]string{"", "named"}).Draw(t, "name"), Function: rapid.SampledFrom([]string{"f", "g"}).Draw(t, "function"),
-				Host: rapid.SampledFrom([]string{"", "b"}).Draw(t, "host"), Reads: AppendEdges(nil, someReads(t))}
+				Host: rapid.SampledFrom([]string{"", "b"}).Draw(t, "host"), Reads: AppendEdges(nil, someReads(t)),
+				Kind: rapid.SampledFrom([][]byte{nil, []byte("kind"), []byte("other")}).Draw(t, "kind"), Record: rapid.SampledFrom([][]byte{nil, []byte("record")}).Draw(t, "record"),
+				Order: rapid.Uint64Range(0, 9).Draw(t, "order"), Met: rapid.Uint64Range(0, 3).Draw(t, "met")}
 		}
 		out = append(out, e)
 	}

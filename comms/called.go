@@ -1,9 +1,11 @@
 package comms
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -16,6 +18,10 @@ type Called struct {
 	Host     string  // the agent on which it ran; "" that of the event
 	Made     int64   // when it was called: wall-clock nanoseconds
 	Reads    []byte  // what it read by reference: columns, see AppendEdges
+	Kind     []byte  // what calls of its kind share, see AppendCallKind; none of older agents
+	Record   []byte  // its parameters, arguments and results, as far as they are recorded, see AppendRecord; none of older agents
+	Order    uint64  // it is the Order-th of the calls of its parent that ended; 0 when it has run once more after its end was told
+	Met      uint64  // how many of its own calls had ended when its last try began to call: those were told when that made the same calls
 }
 
 // CallEdge is one dataset that a called task reads by reference.
@@ -159,15 +165,61 @@ func (k *block) called(e []Event) {
 		}
 	}
 	pieces(k, n, func(i int) *[]byte { return &some[i].Called.Reads })
+	if k.read && len(k.r.b) == 0 {
+		return
+	}
+	few(k, n, func(i int) *[]byte { return &some[i].Called.Kind })
+	pieces(k, n, func(i int) *[]byte { return &some[i].Called.Record })
+	integers(k, n, func(i int) *uint64 { return &some[i].Called.Order })
+	integers(k, n, func(i int) *uint64 { return &some[i].Called.Met })
+}
+
+// few codes texts of which there are few different ones: these, and which of them each entry has.
+func few(k *block, n int, at func(i int) *[]byte) {
+	which := make([]uint64, n)
+	var texts [][]byte
+	if !k.read {
+		last := uint64(0)
+		for i := range n {
+			b := *at(i)
+			if len(texts) == 0 || !bytes.Equal(texts[last], b) {
+				have := slices.IndexFunc(texts, func(t []byte) bool { return bytes.Equal(t, b) })
+				if last = uint64(have); have < 0 {
+					last = uint64(len(texts))
+					texts = append(texts, b)
+				}
+			}
+			which[i] = last
+		}
+	}
+	if m := k.count(len(texts)); k.read {
+		texts = make([][]byte, m)
+	}
+	pieces(k, len(texts), func(i int) *[]byte { return &texts[i] })
+	integers(k, n, func(i int) *uint64 { return &which[i] })
+	if !k.read {
+		return
+	}
+	for i := range n {
+		if which[i] >= uint64(len(texts)) {
+			k.r.fail()
+			return
+		}
+		*at(i) = texts[which[i]]
+	}
 }
 
 func (t *Called) code(c *Coder) {
-	c.Struct(6, func(c *Coder) {
+	c.Struct(10, func(c *Coder) {
 		t.Ref.code(c)
 		String(c, &t.Name)
 		String(c, &t.Function)
 		String(c, &t.Host)
 		Int(c, &t.Made)
 		c.Bytes(&t.Reads)
+		c.Bytes(&t.Kind)
+		c.Bytes(&t.Record)
+		Uint(c, &t.Order)
+		Uint(c, &t.Met)
 	})
 }

@@ -223,7 +223,7 @@ const FilterOpen = "open"
 // is empty for the first page.
 type Query struct {
 	Req    uint64 // names the request in the Page
-	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "calls", "losses", "graph", "plan", "profiles", "links", "members", "tokens"
+	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "calls", "records", "losses", "graph", "plan", "profiles", "links", "members", "tokens"
 	Job    JobID  // zero for all
 	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name, a phase or "open" (has not ended); of profiles: a job's, task's or function's name; of links: an agent's name
 	Cursor []byte // of the page before; empty for the first
@@ -239,6 +239,7 @@ const (
 	QueryEnvironments = "environments" // EnvironmentRow
 	QueryStory        = "story"        // StoryRow; Filter is the task's name
 	QueryCalls        = "calls"        // CallRow: called tasks that have ended. Filter is a name, function or state, or the name of their caller
+	QueryRecords      = "records"      // RecordRow: how called tasks have ended, and what they take to run again. Filter is a name, with or without the part that its parent chose; with "/" behind it: those that the task has called
 	QueryLosses       = "losses"       // LossRow: agents that were lost with tasks of the job
 	QueryGraph        = "graph"        // one row: the encoded dag.Graph
 	QueryPlan         = "plan"         // PlanRow

@@ -1,5 +1,7 @@
 package comms
 
+import "fmt"
+
 // Rows of Query answers. They are encoded as msgpack maps and printed as JSON
 // with the same names. Times are RFC 3339 with nanoseconds, durations seconds,
 // sizes bytes.
@@ -140,6 +142,31 @@ type CallReads struct {
 	Number   uint64 `json:"number" msgpack:"number"`
 	Output   uint32 `json:"output" msgpack:"output"`   // OfParent: the number of the parent's input
 	Element  uint64 `json:"element" msgpack:"element"` // OfParent: the place in its list
+}
+
+// RecordRow is a row of QueryRecords: the event of the end of a called task, as CallEvent reads it.
+type RecordRow struct {
+	Name  string `json:"name" msgpack:"name"`
+	Agent string `json:"agent" msgpack:"agent"`
+	Event []byte `json:"event" msgpack:"event"`
+}
+
+// NewRecordRow writes the event of the end of a called task, which an agent has told.
+func NewRecordRow(e *Event, agent string) *RecordRow {
+	return &RecordRow{Name: e.CallName(), Agent: agent, Event: Encode(&Events{Jobs: []JobEvents{{Events: []Event{*e}}}})}
+}
+
+// CallEvent is the event in a row.
+func (r *RecordRow) CallEvent() (*Event, error) {
+	m, err := Decode(r.Event)
+	if err != nil {
+		return nil, fmt.Errorf("record of called task %s: %w", r.Name, err)
+	}
+	events, ok := m.(*Events)
+	if !ok || len(events.Jobs) != 1 || len(events.Jobs[0].Events) != 1 || events.Jobs[0].Events[0].Called == nil {
+		return nil, fmt.Errorf("record of called task %s: %w", r.Name, ErrMalformed)
+	}
+	return &events.Jobs[0].Events[0], nil
 }
 
 // LossRow is a row of QueryLosses: an agent was lost that had tasks of a job.

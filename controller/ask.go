@@ -122,7 +122,7 @@ func newPager(q *comms.Query) (*pager, error) {
 		p.limit = defaultRows
 	}
 	n := len(q.Cursor)
-	story := n == 24 && (q.Kind == comms.QueryStory || q.Kind == comms.QueryCalls)
+	story := n == 24 && (q.Kind == comms.QueryStory || q.Kind == comms.QueryCalls || q.Kind == comms.QueryRecords)
 	switch jobs := q.Kind == comms.QueryJobs; {
 	case n == 0:
 	case jobs && n == len(comms.JobID{}): // see jobRows
@@ -210,6 +210,8 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.
 		err = c.storyRows(p, q, g, losses.alone)
 	case comms.QueryCalls:
 		err = c.callRows(p, q, g)
+	case comms.QueryRecords:
+		err = c.recordRows(p, q)
 	case comms.QueryLosses:
 		err = c.lossRows(p, q.Job, losses)
 	case comms.QueryGraph:

@@ -52,6 +52,25 @@ func (c *Controller) callRows(p *pager, q *comms.Query, g *dag.Graph) error {
 	})
 }
 
+// recordRows lists the records of a called task, or of those that a task has called, in the order in which they ended.
+func (c *Controller) recordRows(p *pager, q *comms.Query) error {
+	parent, children := strings.CutSuffix(q.Filter, "/")
+	return c.eachCall(p, q, func(e *comms.Event, agent string) bool {
+		if e.Called == nil || children && string(e.Parent) != parent || !children && q.Filter != "" && !calledAs(e, q.Filter) {
+			return true
+		}
+		return p.add(func() any { return comms.NewRecordRow(e, agent) })
+	})
+}
+
+// calledAs tells whether a called task has a name, with or without the part of it that its parent chose.
+func calledAs(e *comms.Event, name string) bool {
+	if !strings.HasPrefix(name, string(e.Parent)) {
+		return false
+	}
+	return e.CallName() == name || e.Called.Name != "" && string(comms.AppendCallName(nil, e.Parent, "", e.Called.Ref)) == name
+}
+
 // eachCall calls f with the end of each called task, until it returns false.
 func (c *Controller) eachCall(p *pager, q *comms.Query, f func(e *comms.Event, agent string) bool) error {
 	for b, err := range c.store.BatchesOf(q.Job, gcs.Part{From: p.batch, Last: math.MaxUint32}) {

@@ -40,6 +40,8 @@ type Config struct {
 
 	EventsKept int // most events kept uncommitted: above it no new run starts; default 1<<18
 
+	RecordsKept int // bytes of records of called tasks kept uncommitted, about: above it ends of calls are told without; default 64 MiB
+
 	// Unfused has a task wait for the end of what it reads from before it goes to an
 	// executor, and has every output published: to see what fusion is worth.
 	Unfused bool

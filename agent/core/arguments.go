@@ -21,10 +21,20 @@ type argument struct {
 	there bool       // else it waits for the end of a row
 	lost  bool       // its bytes are gone, and are to be looked for
 	hole  bool       // they are gone, and the next run of the parent brings them
+	form  argForm    // how the call gave it
 	desc  comms.Desc // with its bytes, when they are no dataset of the ledger
 	data  *dataset   // else, as argRef names it
 	from  *source    // where its bytes are from when they are another dataset's
 }
+
+// argForm is how a call gave an argument.
+type argForm uint8
+
+const (
+	argValue argForm = iota // with its bytes
+	argPut                  // as a value that its parent had put
+	argRead                 // as what another call returned, or an input of its parent
+)
 
 // argBase is the first output number that stands for an argument of a row: no function
 // has so many outputs.
@@ -73,7 +83,7 @@ func (c *Core) ownValue(r *run, j *job, d comms.Desc) (*dataset, error) {
 func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.CallInput) error {
 	w := at.row()
 	a := &w.args[i]
-	a.port = in.Port
+	a.port, a.form = in.Port, argRead
 	switch ins := w.shape.group.Inputs; {
 	case int(in.Port) >= len(ins):
 		return fmt.Errorf("input %d of %d", in.Port, len(ins))
@@ -88,7 +98,7 @@ func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.Call
 		return c.passInput(r, at, i, in)
 	}
 	d := in.Data
-	d.Ref, d.Attempt = argRef(at.task, i), 1
+	d.Ref, d.Attempt, a.form = argRef(at.task, i), 1, argValue
 	if d.Place.Kind == comms.PlaceInline {
 		d.Place.Bytes = slices.Clone(d.Place.Bytes)
 		a.desc, a.there = d, true
@@ -106,6 +116,9 @@ func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.Call
 func (c *Core) readCall(by *caller, at rowRef, i int, in *comms.CallInput) {
 	other, _ := by.calls.get(in.Ref)
 	to := reader{at, i, in.Output, in.Element}
+	if other.row().value {
+		at.row().args[i].form = argPut
+	}
 	at.row().args[i].derive(other, in.Output, in.Element)
 	ref := comms.DatasetRef{Task: other.task, Output: in.Output, Element: in.Element}
 	w := other.row()

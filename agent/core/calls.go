@@ -25,6 +25,8 @@ type caller struct {
 	kinds  map[uint32]*callShape // as the present run numbers them
 	shapes map[uint64]*callShape // by their sums
 	jobs   []*job                // of its rows; the last takes new ones
+	noted  uint64                // ends of calls
+	met    uint64                // of those, when the present run began to call
 
 	// Of the present run.
 	told   uint64          // items of CallEnds that it was sent, or that are in ends
@@ -98,7 +100,7 @@ func (c *Core) callerOf(r *run) *caller {
 	}
 	if by.run != r {
 		c.leaveRun(by)
-		by.run, r.caller = r, by
+		by.run, r.caller, by.met = r, by, by.noted
 	}
 	return by
 }
@@ -303,7 +305,13 @@ func (by *caller) taskName() []byte {
 
 // callEvent is what the controller is told of the end of a call: one event of the root of calls.
 func (c *Core) callEvent(j *job, w *callRow, e *comms.Event) comms.Event {
-	t := &comms.Called{Ref: w.ref, Name: w.name, Function: w.shape.kind.Function, Host: w.at, Made: w.made}
+	order := uint64(0)
+	if !w.line.again { // else its parent was told before
+		j.dyn.by.noted++
+		order = j.dyn.by.noted
+	}
+	t := &comms.Called{Ref: w.ref, Name: w.name, Function: w.shape.kind.Function, Host: w.at, Made: w.made,
+		Kind: w.shape.record, Record: c.records.of(j, e.Task, e.Kind == comms.EventFinished), Order: order, Met: j.metBy(e)}
 	if w.reads != nil {
 		t.Reads = *w.reads
 	}
@@ -323,6 +331,9 @@ func (c *Core) tellRoot(j *job, e comms.Event) {
 	}
 	if h := root.hosted(); h != nil {
 		if w := root.dyn.rows.at(t); !w.left() {
+			if h.owner.kept > mostReported && e.Called != nil {
+				e.Called.Record = comms.RecordWithout(comms.RecordBacklog)
+			}
 			c.report(h.owner, comms.GrantItem{Grant: w.grant, Event: &e})
 		}
 		return

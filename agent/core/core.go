@@ -102,8 +102,9 @@ type Core struct {
 	calls     uint64    // names that were made so far
 	callTold  []*caller // with ends to be sent in this step
 	sumBuf    []byte    // memory of the last sum of a call
-	rowsEnded []rowRef  // whose ends are to be followed
-	argsLost  []rowRef  // with arguments whose bytes are gone
+	records   recorder
+	rowsEnded []rowRef // whose ends are to be followed
+	argsLost  []rowRef // with arguments whose bytes are gone
 	loans     map[ledger.Key]*loan
 	asking    asking
 	strange   []rowRef            // that cannot run here, until it is known who can
@@ -153,7 +154,7 @@ func New(cfg Config) *Core {
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[uint64]rowRef{}, hosts: map[grantKey]rowRef{}, copies: map[copyKey]rowRef{}, loans: map[ledger.Key]*loan{},
 		lingering: map[comms.ExecutorID]*executor{},
-		segs:      map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent}, lastExec: cfg.LastExecutor,
+		segs:      map[ledger.SegmentID]*segment{}, ctl: upstream{last: cfg.LastEvent, mostRecords: cfg.RecordsKept}, lastExec: cfg.LastExecutor,
 	}
 	c.pool(poolKey{dir: cfg.Dir}).warm = cfg.Warm
 	c.adopt(cfg.Segments, cfg.Adopted)
@@ -177,6 +178,7 @@ const (
 func (cfg Config) withDefaults() Config {
 	cfg.Host = cmp.Or(cfg.Host, "127.0.0.1")
 	cfg.EventsKept = cmp.Or(cfg.EventsKept, 1<<18)
+	cfg.RecordsKept = cmp.Or(cfg.RecordsKept, 64<<20)
 	cfg.Patience = cmp.Or(cfg.Patience, 3*time.Second)
 	cfg.MaxExecutors = cmp.Or(cfg.MaxExecutors, max(4, 2*int((cfg.Total.CPU+999)/1000)))
 	cfg.MaxWaiting = cmp.Or(cfg.MaxWaiting, int(min(max(cfg.Total.Memory>>24, 128), 1024)))

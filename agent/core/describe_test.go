@@ -297,6 +297,7 @@ func describeEvent(e comms.Event) string {
 		if err != nil {
 			s += err.Error()
 		}
+		s += describeRecord(e.Called)
 	}
 	if e.Count > 0 {
 		s += fmt.Sprintf(", count %d", e.Count)
@@ -315,6 +316,45 @@ func describeEvent(e comms.Event) string {
 	}
 	if e.Error != nil {
 		s += fmt.Sprintf(": %s: %s", e.Error.Kind, e.Error.Message)
+	}
+	return s
+}
+
+// describeRecord tells what is recorded of a called task.
+func describeRecord(t *comms.Called) (s string) {
+	if t.Met > 0 {
+		s = fmt.Sprintf(", met %d", t.Met)
+	}
+	if len(t.Record) == 0 {
+		return s
+	}
+	r, err := comms.ReadRecord(t.Record)
+	switch {
+	case err != nil:
+		return s + ": " + err.Error()
+	case r.Gap != comms.RecordWhole:
+		return s + fmt.Sprintf(", end %d, not recorded: %s", t.Order, r.Gap)
+	}
+	data := func(d *comms.RecordData) string {
+		if d.Recorded() {
+			return fmt.Sprintf("%q", d.Place.Bytes)
+		}
+		return fmt.Sprintf("%d bytes", d.Size)
+	}
+	var words []string
+	for i := range r.Args {
+		switch a := &r.Args[i]; {
+		case a.Put:
+			words = append(words, "put "+data(&a.Data))
+		case !a.Read:
+			words = append(words, data(&a.Data))
+		default:
+			words = append(words, "read")
+		}
+	}
+	s += fmt.Sprintf(", end %d with %v", t.Order, words)
+	for i := range r.Results {
+		s += " made " + data(&r.Results[i])
 	}
 	return s
 }

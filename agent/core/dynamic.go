@@ -109,6 +109,8 @@ type callShape struct {
 	env   *environment
 	sum   uint64 // of the kind
 
+	record []byte // the kind, as the ends of calls tell it
+
 	rootGroup string // of hosted tasks: that of the task of a graph from which they come
 }
 
@@ -152,7 +154,7 @@ func newShape(k comms.CallKind, env *environment) (*callShape, error) {
 	k.ID = 0
 	sum := xxh3.Hash(comms.Encode(&comms.Calls{Kinds: []comms.CallKind{k}}))
 	k.ID = id
-	return &callShape{kind: k, group: g, env: env, sum: sum}, nil
+	return &callShape{kind: k, group: g, env: env, sum: sum, record: comms.AppendCallKind(k, env.name)}, nil
 }
 
 // groupFor returns what the rows of one kind share in a job.

@@ -320,6 +320,9 @@ func (c *Core) endCopy(at rowRef) {
 // noteHosted takes an event of a hosted task.
 func (c *Core) noteHosted(j *job, w *callRow, e *comms.Event) {
 	w.end = &comms.Event{Kind: e.Kind, Attempt: e.Attempt, Executor: e.Executor, Usage: e.Usage, Error: e.Error}
+	if met := j.metBy(e); met > 0 {
+		w.end.Called = &comms.Called{Met: met}
+	}
 }
 
 // hostedEnded tells the owner of a task how it has ended. Its outputs wait to be fetched.

@@ -112,6 +112,8 @@ func (s *script) run(d *datadriven.TestData) string {
 				cfg.EventsFor = s.duration(v)
 			case "forward":
 				cfg.ForwardAfter = s.duration(v)
+			case "records":
+				cfg.RecordsKept = int(number(v))
 			case "name":
 				cfg.Agent = v
 			case "host":

@@ -30,6 +30,9 @@ type Task struct {
 	Env     []string // added to this process's environment
 	Dir     string   // working folder of the executor
 
+	Answers *Answers         // what its calls are answered; nil: it may not call
+	Element func(comms.Desc) // is told of what a generator publishes; nil: nothing is
+
 	Stdin          *os.File  // nil for none
 	Stdout, Stderr io.Writer // of the task and of its executor: files, or safe for use by several goroutines
 
@@ -69,7 +72,11 @@ func (t *Task) path(kind ledger.Kind, segment uint32) string {
 // ReportFailed. When ctx ends the task is cancelled, and killed when it does not heed
 // that. An error means that it did not come to an end of its own.
 func (t *Task) Do(ctx context.Context) (_ *comms.ReportItem, err error) {
-	s := &session{task: t, token: rand.Text(), up: make(chan *comms.Link, 1), came: make(chan comms.Message, 64), over: make(chan struct{})}
+	s := &session{task: t, token: rand.Text(), up: make(chan *comms.Link, 1), came: make(chan comms.Message, 64), posted: make(chan func() error, 64), over: make(chan struct{})}
+	if t.Answers != nil {
+		s.callee = s.newCallee(t.Answers)
+		defer s.callee.end()
+	}
 	defer close(s.over)
 	for _, dir := range []string{t.store(), filepath.Join(t.Folder, "scratch")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -126,6 +133,17 @@ type session struct {
 	up    chan *comms.Link
 	came  chan comms.Message
 	over  chan struct{} // closed when messages are not taken any more
+
+	callee *callee           // nil of a task that may not call
+	posted chan func() error // what is to be done between two messages
+}
+
+// post has something done between two messages.
+func (s *session) post(f func() error) {
+	select {
+	case s.posted <- f:
+	case <-s.over:
+	}
 }
 
 // follow serves the executor until its process has ended.
@@ -143,6 +161,10 @@ func (s *session) follow(ctx context.Context, proc *os.Process, ended <-chan err
 			}
 			if e != nil {
 				err = errors.Join(err, e, proc.Kill())
+			}
+		case f := <-s.posted:
+			if e := f(); e != nil && end == nil && err == nil {
+				err = errors.Join(e, proc.Kill())
 			}
 		case <-stop:
 			stop = nil
@@ -220,6 +242,10 @@ func (s *session) take(m comms.Message) (*comms.ReportItem, error) {
 			switch it := &m.Items[i]; it.Kind {
 			case comms.ReportFinished, comms.ReportFailed:
 				return it, nil
+			case comms.ReportPublished:
+				if s.task.Element != nil {
+					s.task.Element(it.Outputs[0])
+				}
 			case comms.ReportSteps: // it had nothing to tell
 				return &comms.ReportItem{Kind: comms.ReportFinished, Run: it.Run, At: it.At}, nil
 			}
@@ -227,7 +253,10 @@ func (s *session) take(m comms.Message) (*comms.ReportItem, error) {
 	case *comms.Reclaimed:
 		return nil, errors.New("the executor gave the task back")
 	}
-	return nil, nil
+	if s.callee == nil {
+		return nil, nil
+	}
+	return nil, s.callee.take(m)
 }
 
 // welcome answers an executor's first message with all that the task needs.
@@ -240,7 +269,7 @@ func (s *session) welcome(h *comms.Hello) error {
 	if t.Kind.Function != "" && !slices.ContainsFunc(h.Functions, has) {
 		return fmt.Errorf("%w %q: %s", ErrNoFunction, t.Kind.Function, strings.Join(t.Program, " "))
 	}
-	messages := []comms.Message{&comms.Welcome{Executor: 1, Agent: t.Agent, InlineMax: inlineMax, Scratch: filepath.Join(t.Folder, "scratch"), ShmDir: t.store()}}
+	messages := []comms.Message{&comms.Welcome{Executor: 1, Agent: t.Agent, InlineMax: inlineMax, Scratch: filepath.Join(t.Folder, "scratch"), ShmDir: t.store(), Calls: t.Answers != nil}}
 	for id := range t.segments {
 		path := t.path(ledger.File, id+1)
 		info, err := os.Stat(path)

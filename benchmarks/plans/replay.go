@@ -55,7 +55,7 @@ func replayOne(path string, from, to execution) (r replayedOn, err error) {
 			return err
 		}
 		r.recorded = took
-		rec, _, err := wfformat.Record(im.Graph, rows, nil, []comms.AgentRow{{Name: from.name(0), CPU: float64(from.cores)}})
+		rec, _, err := wfformat.Record(im.Graph, rows, nil, nil, []comms.AgentRow{{Name: from.name(0), CPU: float64(from.cores)}})
 		if err != nil {
 			return err
 		}

@@ -10,14 +10,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cascade-run/cascade/agent/foreground"
 	"github.com/cascade-run/cascade/executor"
 )
 
 // underDebugger has a debugger start the executor of a function, or the executor of a
 // Python function start one itself.
-func (p *attempt) underDebugger(ctx context.Context) error {
-	t := p.task
-	if p.env.Python != nil {
+func (x *activated) underDebugger(ctx context.Context, t *foreground.Task) error {
+	if x.declared.Python != nil {
 		t.Env = append(t.Env, executor.EnvDebug+"=1")
 		return nil
 	}

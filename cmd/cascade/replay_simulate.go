@@ -135,7 +135,11 @@ func (a *app) record(ctx context.Context, client *cascade.Client, j *cascade.Job
 	if err != nil {
 		return nil, err
 	}
-	r, left, err := wfformat.Record(g, tasks, kept, agents)
+	calls, err := a.someCalls(ctx, client, j)
+	if err != nil {
+		return nil, err
+	}
+	r, left, err := wfformat.Record(g, tasks, calls, kept, agents)
 	if err != nil {
 		return nil, badInputf("replay: %w", err)
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +13,6 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/agent/foreground"
-	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/report"
@@ -50,17 +47,38 @@ func (a *app) replayTask(ctx context.Context, name string, f *taskFlags) (err er
 	if f.rebuild {
 		with = func(ctx context.Context, do func(*cascade.Client) error) error { return a.withExecutors(ctx, nil, do) }
 	}
+	called := false
 	err = with(ctx, func(client *cascade.Client) error {
 		old, err := findJob(ctx, client, name)
 		if err != nil {
 			return err
 		}
-		p := &attempt{app: a, client: client, job: old, flags: f, task: t}
-		return p.prepare(ctx)
+		g, dir, err := client.Graph(ctx, old.ID())
+		if err != nil {
+			return err
+		}
+		p := &attempt{app: a, client: client, job: old, flags: f, task: t, graph: g, dir: dir}
+		if _, ok := g.Lookup(f.task); !ok {
+			if called, err = p.calledTask(ctx); called || err != nil { // it needs the cluster while it runs
+				return err
+			}
+		}
+		if err := p.prepare(ctx); err != nil {
+			return err
+		}
+		if called, err = p.calls(ctx); called && err == nil { // results that were not recorded come from other runs
+			err = a.runHere(ctx, t, f)
+		}
+		return err
 	})
-	if err != nil {
+	if err != nil || called {
 		return err
 	}
+	return a.runHere(ctx, t, f)
+}
+
+// runHere runs a task to its end, and tells of it.
+func (a *app) runHere(ctx context.Context, t *foreground.Task, f *taskFlags) error {
 	if f.debug {
 		_, leave := a.signals.take() // interrupts are the debugger's
 		defer leave()
@@ -148,19 +166,13 @@ type attempt struct {
 	graph *dag.Graph
 	dir   string // of the job
 	index dag.TaskIndex
-	env   dag.Environment // of the task; zero for none
+	act   *activated
 }
 
 func (p *attempt) prepare(ctx context.Context) (err error) {
-	if p.graph, p.dir, err = p.client.Graph(ctx, p.job.ID()); err != nil {
-		return err
-	}
 	g := p.graph
 	var ok bool
 	if p.index, ok = g.Lookup(p.flags.task); !ok {
-		if calls, _, err := calledBy(ctx, p.client, p.job, p.flags.task); err == nil && slices.ContainsFunc(calls, func(c comms.CallRow) bool { return c.Name == p.flags.task }) {
-			return badInputf("replay: %s is a called task: neither its arguments nor what it was answered are kept; --task runs tasks of a graph", p.flags.task)
-		}
 		return badInputf("replay: no task %q in job %s%s; give one task, not a family: cascade ls tasks lists them", p.flags.task, g.Name, nearTask(g, p.flags.task))
 	}
 	if f, ok := g.FileOf(p.index); ok {
@@ -179,13 +191,13 @@ func (p *attempt) prepare(ctx context.Context) (err error) {
 	if p.flags.debug {
 		p.task.Kind.Timeout = 0
 	}
-	if err := p.environment(ctx); err != nil {
+	run := &g.Group(p.index).Run
+	p.act, err = p.app.activate(ctx, &activating{g, p.dir, run.Environment, p.flags.task, run.Function != "", p.flags.executor})
+	if err != nil {
 		return err
 	}
-	if p.flags.debug {
-		if err := p.underDebugger(ctx); err != nil {
-			return err
-		}
+	if err := p.act.start(ctx, p.task, p.flags.debug); err != nil {
+		return err
 	}
 	return p.inputs(ctx)
 }
@@ -211,55 +223,6 @@ func (p *attempt) number(ctx context.Context) (uint32, error) {
 		return n, nil
 	}
 	return max(r.Attempt, 1), nil
-}
-
-// environment prepares what the executor is and where it starts, as an agent does.
-func (p *attempt) environment(ctx context.Context) error {
-	t, run := p.task, &p.graph.Group(p.index).Run
-	var act runtimeenv.Activation
-	if at := slices.IndexFunc(p.graph.Environments, func(e dag.Environment) bool { return e.Name == run.Environment }); at >= 0 {
-		p.env = p.graph.Environments[at]
-		env := p.env
-		if !filepath.IsAbs(env.Source) {
-			env.Source = filepath.Join(p.dir, env.Source)
-		}
-		if env.Container != nil {
-			return badInputf("replay: task %s runs in the container %s, which replay does not enter: run it on the cluster with --from %s", p.flags.task, env.Container.Image, p.flags.task)
-		}
-		cache, err := runtimeenv.Open("", "")
-		if err != nil {
-			return err
-		}
-		// It is closed only when it cannot be used: what runs needs the environment for
-		// as long as this process lives, and its lock ends with it.
-		act, err = cache.Prepare(ctx, env, func(text string) {
-			fmt.Fprintf(p.app.err, "environment %s: %s\n", env.Name, cmp.Or(text, "is being built"))
-		})
-		if err != nil {
-			if len(p.graph.Packages()) > 0 {
-				err = fmt.Errorf("%w; files that were submitted on another host are on those that ran the job: run this there, or --from %s on the cluster", err, p.flags.task)
-			}
-			return errors.Join(fmt.Errorf("replay: environment %s: %w", env.Name, err), cache.Close())
-		}
-	}
-	t.Program, t.Env = act.Command, act.Env
-	if run.Function == "" && act.Foreign {
-		t.Program = nil
-	}
-	if len(t.Program) == 0 {
-		self, err := os.Executable()
-		if err != nil {
-			return fmt.Errorf("find this program: %w", err)
-		}
-		t.Program = []string{cmp.Or(p.flags.executor, self)}
-	}
-	if t.Dir = cmp.Or(act.Dir, p.dir); t.Dir != "" {
-		if _, err := os.Stat(t.Dir); err != nil {
-			return badInputf("replay: the job's folder is not on this host: %w", err)
-		}
-	}
-	t.Kind.Dir = t.Dir
-	return nil
 }
 
 // inputs brings the datasets that the task reads into its folder.

@@ -13,8 +13,8 @@ import (
 // of where. left is how many tasks it leaves out: they did not end well. An element of
 // a generator is a file of its own, and its consumers wait for the generator's end.
 // Sizes are those of the datasets that are kept; of others a task's bytes are shared
-// out equally.
-func Record(g *dag.Graph, tasks []comms.TaskRow, kept []comms.DatasetRow, agents []comms.AgentRow) (r *Recording, left int, err error) {
+// out equally. Called tasks are tasks of the recording, too (calls.go).
+func Record(g *dag.Graph, tasks []comms.TaskRow, called []comms.CallRow, kept []comms.DatasetRow, agents []comms.AgentRow) (r *Recording, left int, err error) {
 	rec := &recorder{g: g, out: &Recording{Name: g.Name}, rows: map[dag.TaskIndex]*comms.TaskRow{}, elements: map[outputKey]uint64{},
 		sizes: map[string]float64{}, written: map[dag.TaskIndex][]string{}}
 	for i := range kept {
@@ -23,7 +23,7 @@ func Record(g *dag.Graph, tasks []comms.TaskRow, kept []comms.DatasetRow, agents
 	for i := range tasks {
 		row := &tasks[i]
 		switch {
-		case row.State != "done":
+		case row.State != "done" && (!g.IsSession() || row.Started == ""): // of a session that goes on, or has failed, calls are recorded
 		case row.Started == "":
 			return nil, 0, fmt.Errorf("task %s of job %s did not run in it, as others may: it was taken from the job that this one resumed, which is the one to record", row.Name, g.Name)
 		default:
@@ -51,7 +51,13 @@ func Record(g *dag.Graph, tasks []comms.TaskRow, kept []comms.DatasetRow, agents
 		return nil, left, fmt.Errorf("no task of job %s has ended well: there is nothing to record", g.Name)
 	}
 	rec.files()
-	rec.out.Started, rec.out.Makespan = time.Unix(0, first), float64(last-first)/1e9
+	rec.out.Started = time.Unix(0, first)
+	end, without, err := rec.called(called)
+	if err != nil {
+		return nil, 0, err
+	}
+	left += without
+	rec.out.Makespan = max(float64(last-first)/1e9, end)
 	used := map[string]bool{}
 	for i := range rec.out.Tasks {
 		used[rec.out.Tasks[i].Machine] = true
@@ -62,6 +68,37 @@ func Record(g *dag.Graph, tasks []comms.TaskRow, kept []comms.DatasetRow, agents
 		}
 	}
 	return rec.out, left, nil
+}
+
+// called adds called tasks, and tells when the last of them ended.
+func (rec *recorder) called(rows []comms.CallRow) (end float64, left int, err error) {
+	for i := range rows {
+		at, err := time.Parse(time.RFC3339Nano, rows[i].Ended)
+		if err != nil {
+			return 0, 0, fmt.Errorf("end of call %s: %w", rows[i].Name, err)
+		}
+		end = max(end, at.Sub(rec.out.Started).Seconds())
+	}
+	roots := map[string]span{}
+	for i := range rec.out.Tasks {
+		t := &rec.out.Tasks[i]
+		index, _ := rec.g.Lookup(t.ID)
+		row := rec.rows[index]
+		at, err := time.Parse(time.RFC3339Nano, row.Started)
+		if err != nil {
+			return 0, 0, fmt.Errorf("start of %s: %w", row.Name, err)
+		}
+		s := span{start: at.Sub(rec.out.Started).Seconds()}
+		if s.end = s.start + row.Seconds; rec.g.IsSession() {
+			t.Cores = programCores
+			if row.State != "done" {
+				s.end = end
+			}
+		}
+		roots[t.ID] = s
+	}
+	left, err = addCalls(rec.out, rows, roots)
+	return end, left, err
 }
 
 type outputKey struct {

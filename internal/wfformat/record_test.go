@@ -44,13 +44,13 @@ outputs: [all.text]
 	}
 	rows[9].State = "failed"
 	kept := []comms.DatasetRow{{Name: "all.text", Size: 400}}
-	r, left, err := Record(g, rows, kept, []comms.AgentRow{{Name: "h0", CPU: 4}, {Name: "h1", CPU: 8}, {Name: "idle", CPU: 64}})
+	r, left, err := Record(g, rows, nil, kept, []comms.AgentRow{{Name: "h0", CPU: 4}, {Name: "h1", CPU: 8}, {Name: "idle", CPU: 64}})
 	if err != nil || left != 1 {
 		t.Fatalf("%d tasks are left out, %v", left, err)
 	}
 	taken := slices.Clone(rows)
 	taken[2].Started = ""
-	if _, _, err := Record(g, taken, kept, nil); err == nil || !strings.Contains(err.Error(), "task each[0] of job j did not run in it") {
+	if _, _, err := Record(g, taken, nil, kept, nil); err == nil || !strings.Contains(err.Error(), "task each[0] of job j did not run in it") {
 		t.Errorf("of a job that took a result of another: %v", err)
 	}
 	r.System = "test"
@@ -87,7 +87,7 @@ func TestNothingToRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Record(g, []comms.TaskRow{{Name: "a", State: "failed"}}, nil, nil); err == nil {
+	if _, _, err := Record(g, []comms.TaskRow{{Name: "a", State: "failed"}}, nil, nil, nil); err == nil {
 		t.Error("a job of which nothing ended well is recorded")
 	}
 }
