@@ -125,7 +125,9 @@ class Options(NamedTuple):
 class Calls(Protocol):
     """The calls of a task."""
 
-    def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future: ...
+    def make(self, function: Any, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future: ...
+
+    def finds(self, module: str) -> bool: ...
 
     def put(self, value: Any) -> Future: ...
 
@@ -267,12 +269,15 @@ def _futures(what: str, futures: Iterable[Future], timeout: float | None) -> lis
     return listed
 
 
-def wait(futures: Iterable[Future], k: int = 1, timeout: float | None = None) -> tuple[list[Future], list[Future]]:
+def wait(
+    futures: Iterable[Future], k: int = 1, timeout: float | None = None, *, num_returns: int | None = None
+) -> tuple[list[Future], list[Future]]:
     """Waits until k futures have ended, well or not, and returns these, in the order in which they ended, and the others.
 
-    After timeout seconds it returns those that have.
+    After timeout seconds it returns those that have. num_returns is another name of k.
     """
     futures = _futures("wait", futures, timeout)
+    k = k if num_returns is None else num_returns
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"wait: k={k!r}: want a whole number, 1 or more")
     if _host is not None:
@@ -291,8 +296,13 @@ def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Ite
     return iter(futures)
 
 
-def get(futures: Iterable[Future], timeout: float | None = None) -> list[Any]:
-    """The values of all futures, in their order. When one fails it raises that error at once, after timeout seconds TimeoutError."""
+def get(futures: Future | Iterable[Future], timeout: float | None = None) -> Any:
+    """The value of a future, or the values of all in their order.
+
+    When one fails it raises that error at once, after timeout seconds TimeoutError.
+    """
+    if isinstance(futures, Future):
+        return futures.result(timeout)
     futures = _futures("get", futures, timeout)
     if _host is not None:
         return _host.own_calls("get").get(futures, timeout)

@@ -25,6 +25,14 @@ class Agent:
                                              kind=types.SimpleNamespace(m=m.Kind()))  # fmt: skip
         self.calls = Calls(self, Memory(self), self.current)
 
+    releases = True
+
+    def mine(self, calls, what, do):
+        return do()
+
+    def gone(self, what):
+        return RuntimeError(f"{what}: the task that called it has ended")
+
     def send(self, message):
         self.sent.append(message)
 

@@ -18,14 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import checks, context
-from ..context import CallCancelled, CallFailed, Future, Options, by_name
-from ..values import encode
+from ..context import CallCancelled, CallFailed, Future, Options
+from ..values import BYTES, RAW, encode
 from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.text import valid
-from .futures import Called, Collector, Element, InputFuture, State, Waiter, call_of, signature_of
+from .functions import CODE
+from .futures import Called, Collector, Element, InputFuture, State, Waiter, call_of
 from .outputs import ALL
-from .queue import Run, Stopped
+from .queue import Run
+from .targets import Coded, Target, target_of
 
 if TYPE_CHECKING:
     import mmap
@@ -34,9 +36,7 @@ if TYPE_CHECKING:
     from .outputs import Memory
 
 
-NOT_HERE = (
-    "{}: only the thread in which the task's function runs can do that, or another one in a block `with cascade.strand(NAME):`"
-)
+SMALL_CODE = 1024  # bytes of a function that goes with each of its calls
 MOST_BATCH = 1000  # calls in one message
 MOST_BYTES = 1 << 20  # of values in one message, about
 LOOK_AFTER = 86400.0  # s after which a wait looks at the time again: clocks take no longer ones
@@ -51,6 +51,7 @@ class Calls:
         self._worker, self._memory, self.run = worker, memory, run
         self._states: dict[m.CallRef, State] = {}
         self._kinds: dict[Any, int] = {}
+        self._codes: dict[str, Called] = {}  # of functions, by their hash
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = m.Calls(run.id, False, [], [])
         self._bytes = 0  # of values in it
@@ -68,66 +69,69 @@ class Calls:
     # ---- making
 
     def _mine(self, what: str, do: Callable[[], Any]) -> Any:
-        """Does something for the function of the run, in its thread."""
-        worker = self._worker
-        self._runs(what)
-        if worker.in_main():
-            got = worker.aside(lambda _: (do(),))
-            return got[0]
-        strand = context._strand.get()
-        if strand is None or strand.calls is not self:
-            raise RuntimeError(NOT_HERE.format(what))
-        try:
-            return do()
-        except Stopped as e:
-            raise context.Cancelled(str(e)) from None
+        """Does something for the program, or for the function of the run, in a thread that may do it."""
+        return self._worker.mine(self, what, do)
 
     def _runs(self, what: str) -> None:
         """Refuses to store and load for a run that has ended. Whoever has Memory.making keeps its end from coming between."""
         if self._worker.current is not self.run:
-            raise RuntimeError(f"{what}: the task that called it has ended")
+            raise self._worker.gone(what)
 
-    def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
+    def make(self, function: str | Target, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
         """Has a function run as a task of its own."""
+        what = f"call {function if isinstance(function, str) else function.name}"
 
         def make() -> Future:
             with self._memory.making:
-                self._runs(f"call {name}")
-                return self._make(name, options, args, named)
+                self._runs(what)
+                self._able(what)
+                target = target_of(function) if isinstance(function, str) else function
+                return self._make(target, options, args, named)
 
-        return self._mine(f"call {name}", make)  # type: ignore[no-any-return]
+        return self._mine(what, make)  # type: ignore[no-any-return]
 
-    def _make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
-        self._able(f"call {name}")
-        signature = signature_of(name)
-        arguments = by_name(name, signature.names, args, named)
-        inputs: list[m.CallInput] = []
-        ports: list[m.KindIn] = []
-        for key, value in arguments.items():
-            if not _NAME.fullmatch(key):
-                raise ValueError(f"call {name}: argument {key!r}: want letters, digits, _ and -, and no digit first")
-            many = isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value)
-            for one in value if many else (value,):
-                inputs.append(self._argument(len(ports), key, one))
-            ports.append(m.KindIn(key, many))
-        with self._worker.lock:
-            kind = self._kind(name, options, ports, signature.stream)
-        state = State(self._ref(), name, signature.want, signature.stream)
+    def _make(self, target: Target, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future:
+        ports = target.ports(len(args), tuple(named))
+        inputs = [] if target.coded is None else [self._code(target.coded)]
+        lists = 0
+        for i, (name, value) in enumerate(zip(ports, (*args, *named.values()), strict=True), len(inputs)):
+            if isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value):
+                lists |= 1 << i
+                inputs += [self._argument(i, name, one) for one in value]
+            else:
+                inputs.append(self._argument(i, name, value))
+        kind = self._kind(target, options, ports, lists)
+        state = State(self._ref(), target.name, target.want, target.stream)
         self._add(state, m.CallItem(state.ref, kind, options.name, inputs=inputs))
         return Called(self, state)
 
-    def _kind(self, name: str, o: Options, ports: Sequence[m.KindIn], stream: bool) -> int:
-        """The number of a kind of calls, which the agent learns with the first of them. The lock is held."""
-        key = (name, o[:-1], *ports)  # calls of one kind may have names of their own
+    def _kind(self, target: Target, o: Options, ports: Sequence[str], lists: int) -> int:
+        """The number of a kind of calls, which the agent learns with the first of them."""
+        key = (target, o[:-1], ports, lists)  # calls of one kind may have names of their own
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = len(self._kinds) + 1
+            for name in ports:
+                if not _NAME.fullmatch(name):
+                    raise ValueError(f"call {target.name}: argument {name!r}: want letters, digits, _ and -, and no digit first")
+            names = ports if target.coded is None else (CODE + target.coded.hash, *ports)
             needs = m.Resources(round(o.cpu * 1000), o.memory, round(o.gpu * 1000))
-            out = m.KindOut("out", m.OPEN if stream else m.SINGLE)
-            kinds: list[m.CallKind] = self._batch.kinds  # type: ignore[assignment]
-            kinds.append(m.CallKind(kind, name, "", ports, [out], needs, o.retries, [e.__qualname__ for e in o.retry_on],
-                                    round(o.timeout * 1e9), o.priority, o.here))  # fmt: skip
+            out = m.KindOut("out", m.OPEN if target.stream else m.SINGLE)
+            with self._worker.lock:
+                kind = self._kinds[key] = len(self._kinds) + 1
+                kinds: list[m.CallKind] = self._batch.kinds  # type: ignore[assignment]
+                kinds.append(m.CallKind(kind, target.name, "", [m.KindIn(n, bool(lists >> i & 1)) for i, n in enumerate(names)], [out], needs,
+                                        o.retries, [e.__qualname__ for e in o.retry_on], round(o.timeout * 1e9), o.priority, o.here))  # fmt: skip
         return kind
+
+    def _code(self, coded: Coded) -> m.CallInput:
+        """The code of a function as the first input of a call: a small one goes with it, a large one is put once."""
+        if len(coded.data) <= SMALL_CODE:
+            place = m.Place(m.INLINE, coded.data)
+            return m.CallInput(0, data=m.Desc(m.Ref(), 0, RAW, BYTES, size=len(coded.data), place=place))
+        put = self._codes.get(coded.hash)
+        if put is None:
+            put = self._codes[coded.hash] = self._put(coded.data)
+        return m.CallInput(0, m.FROM_CALL, put.state.ref)
 
     def put(self, value: Any) -> Future:
         """Keeps a value where calls read it by reference."""
@@ -135,18 +139,20 @@ class Calls:
         def put() -> Future:
             with self._memory.making:
                 self._runs("put a value")
-                return self._put(value)
+                self._able("put a value")
+                return value if isinstance(value, Future) else self._put(value)
 
         return self._mine("put a value", put)  # type: ignore[no-any-return]
 
-    def _put(self, value: Any) -> Future:
-        self._able("put a value")
-        if isinstance(value, Future):
-            return value
+    def _put(self, value: Any) -> Called:
         given = self._value(0, value)
         state = State(self._ref(), "the value that was put", put=given.data)
         self._add(state, m.CallItem(state.ref, inputs=[given]))
         return Called(self, state)
+
+    def finds(self, module: str) -> bool:
+        """Whether the hosts of calls find a module by its name."""
+        return self._worker.finds(module)
 
     def not_repeatable(self) -> None:
         """Another run meets nothing of what this one calls."""
@@ -178,6 +184,8 @@ class Calls:
 
     def _argument(self, port: int, name: str, value: Any) -> m.CallInput:
         """An argument as the agent is told of it."""
+        if not isinstance(value, Future):
+            return self._value(port, value)
         if isinstance(value, (Called, Element, InputFuture)):
             if value.calls is not self:
                 raise ValueError(f"argument {name} is a future of another task")
@@ -188,9 +196,7 @@ class Calls:
             if value.state.stream:
                 raise ValueError(f"argument {name} is the future of a series: pass list(future.elements())")
             return m.CallInput(port, m.FROM_CALL, value.state.ref)
-        if isinstance(value, Future):
-            value = value.result()
-        return self._value(port, value)
+        return self._value(port, value.result())
 
     def _passed(self, port: int, f: InputFuture) -> m.CallInput:
         """An input of the run as an argument of one call."""
@@ -318,7 +324,7 @@ class Calls:
                     left = None if deadline is None else min(deadline - time.monotonic(), LOOK_AFTER)
                     if left is not None and left <= 0:
                         return so
-                    if not so and not self._waiting:
+                    if not so and not self._waiting and worker.releases:
                         mine = self._tell(waiter)
                         continue
                     if not main:
@@ -334,7 +340,7 @@ class Calls:
         """Whether what a thread waits for is so. The lock is held."""
         worker, run = self._worker, self.run
         if worker.current is not run:
-            raise RuntimeError("wait: the task that called has ended")
+            raise worker.gone("wait")
         worker.check(run)
         so = done()
         if not so and len(self._refusals) > refusals:

@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import typing
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from ..context import Future, places
-from ..values import hints_of
+from ..context import Future
 from ..wire import messages as m
-from .functions import resolve
 
 MOST_REFS = 16  # calls that a wait names
-
-
-class Signature(NamedTuple):
-    """What a caller has to know of a function."""
-
-    names: Sequence[str]  # of the parameters that can be given by place
-    stream: bool  # it yields
-    want: Any  # annotation of what it returns or yields
-
-
-@functools.lru_cache(maxsize=256)
-def signature_of(name: str) -> Signature:
-    """The signature of a function by its name."""
-    function = resolve(name)
-    stream = inspect.isgeneratorfunction(inspect.unwrap(function))
-    want = hints_of(function).get("return")
-    if stream:
-        want = next(iter(typing.get_args(want)), None)
-    try:
-        names = places(function)
-    except (TypeError, ValueError):  # of a builtin
-        names = []
-    return Signature(names, stream, want)
 
 
 class State:
