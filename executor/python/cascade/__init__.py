@@ -38,7 +38,7 @@ __all__ = ["CallCancelled", "CallFailed", "Cancelled", "Cluster", "Future", "Gan
 
 _CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
            "Session": "session", "SessionLost": "session", "connect": "client", "init": "session", "is_initialized": "session",
-           "local": "client", "remote": "remote", "shutdown": "session", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
+           "local": "client", "remote": "calling", "shutdown": "session", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -58,6 +58,6 @@ if TYPE_CHECKING:
     from .graph import Graph, Ref, task
     from .job import Job, JobCancelled, TaskFailed
     from .peer import RequestError
-    from .remote import remote
+    from .calling import remote
     from .reuse import Reused
     from .session import Session, SessionLost, init, is_initialized, shutdown

@@ -65,7 +65,7 @@ class Session:
         self.lock = threading.RLock()
         self._news = threading.Condition(self.lock)
         self._resting = 0  # threads that wait for it
-        self._reading = False  # one of them reads the link
+        self._reader = 0  # the one of them that reads the link
         self._looks_soon = False  # the session's thread sends what was called within _SOON
         self._made = 0  # calls that there were when it looked
         self.queue = Queue()
@@ -80,6 +80,8 @@ class Session:
         self._process = os.getpid()
         self._items: list[m.ReportItem] = []
         self._kinds: dict[int, PreparedKind] = {}
+        self.calls: Calls
+        self._thread: threading.Thread
         self._closing = False  # the program ends it
         self._why: str | None = None  # it has ended
         self._job = cluster.submit(written(document))
@@ -89,7 +91,8 @@ class Session:
             self._link = PipeLink(agent["sessions"].removeprefix("ipc://"), "executor", f"session-{os.getpid()}-{time.time_ns():x}",
                                   __version__, max_head=MAX_HEAD, on_break=lambda: None)  # fmt: skip
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            self._poll, self._asleep, self._awake = _poll(self._link.fd), _poll(self._wake), _poll(self._wake, self._link.fd)
+            self._rouse = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # of the one that reads: another has
+            self._poll, self._asleep, self._awake = _poll(self._rouse, self._link.fd), _poll(self._wake), _poll(self._wake, self._link.fd)
             self._link.send(codec.encode(m.Hello(os.getpid(), "", __version__, "python", session=uuid.UUID(self.id).bytes, output=prints is not None)))
             self._open()
         except BaseException as e:
@@ -168,8 +171,8 @@ class Session:
                     self._lost(f"agent {self.welcome.agent} has ended it: {self._link.closed_by_peer}")
             except (LinkError, ValueError) as e:
                 self._lost(f"agent {self.welcome.agent} is gone: {e}")
-            if some and self._resting:
-                self._news.notify_all()
+            if some:
+                self._tell()
 
     def _handle(self, message: Any) -> None:
         match message:
@@ -217,7 +220,14 @@ class Session:
         if self._why is None:
             self._why = why
             self.current = None
-        self._news.notify_all()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Has threads that wait look at what is new. The lock is held."""
+        if self._resting:
+            self._news.notify_all()
+            if self._reader and self._reader != threading.get_ident():
+                os.eventfd_write(self._rouse, 1)
 
     # ---- for calls and memory
 
@@ -269,20 +279,23 @@ class Session:
         """Waits for messages. One of the threads that wait reads the link. The lock is held, once."""
         self._resting += 1
         try:
-            if self._reading:
+            if self._reader:
                 self._news.wait(seconds)
                 return
-            self._reading = True
+            self._reader = threading.get_ident()
             self.lock.release()
             try:
-                self._poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))
+                ready = self._poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))
             finally:
                 self.lock.acquire()
-                self._reading = False
+                self._reader = 0
+            for fd, _ in ready:
+                if fd == self._rouse:
+                    os.eventfd_read(fd)
             self.pump()
         finally:
             self._resting -= 1
-            if self._resting and not self._reading:
+            if self._resting and not self._reader:
                 self._news.notify()  # another one reads from now on
 
     def soon(self) -> None:
@@ -337,7 +350,7 @@ class Session:
                         self.memory.return_standing()
                         self.flush()
                 self._looks_soon = calling
-                reads = not self._reading
+                reads = not self._reader
             poll, timeout = (self._awake, None) if reads else (self._asleep, _LOOK)
             if calling:
                 timeout = _SOON
@@ -375,6 +388,7 @@ class Session:
         self._thread.join()
         self._link.close()
         os.close(self._wake)
+        os.close(self._rouse)
         try:
             if lost and not self._owns:
                 with contextlib.suppress(Exception):  # it has ended
@@ -459,22 +473,24 @@ def init(
                 "environments": {"python": environment},
                 "tasks": {"root": {"run": f"python:{FUNCTION}", "resources": {at[1]: 0.001}}},
             }
-            _session = Session(cluster, at[0], document, finds, _print if log_to_driver else None, own)
+            made = _session = Session(cluster, at[0], document, finds, _print if log_to_driver else None, own)
         except BaseException:
             cluster.close()
             raise
-        context._serve(_session)
-        return _session
+        context._serve(made)
+        return made
 
 
 def shutdown() -> None:
     """Ends the session of this program, if it has one. Futures of it have no results any more but those that were read."""
     global _session
     with _opening:
-        session, _session = _session, None
+        session = _session
+        _session = None
         if session is None:
             return
-        if context._host is session:
+        served: Any = context._host
+        if served is session:
             context._serve(None)
         session.close()
 

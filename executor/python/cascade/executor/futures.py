@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
-from ..context import Future
+from ..context import Future, strand
 from ..wire import messages as m
+from .targets import Target
 
 MOST_REFS = 16  # calls that a wait names
 
@@ -15,14 +17,31 @@ MOST_REFS = 16  # calls that a wait names
 class State:
     """A call, or a value that was put."""
 
-    __slots__ = ("elements", "end", "holds", "name", "order", "put", "ref", "stream", "want")
+    __slots__ = ("elements", "end", "holds", "listeners", "name", "order", "put", "ref", "several", "target")
 
-    def __init__(self, ref: m.CallRef, name: str, want: Any = None, stream: bool = False, put: m.Desc | None = None) -> None:
-        self.ref, self.name, self.want, self.stream, self.put = ref, name, want, stream, put
+    def __init__(self, ref: m.CallRef, name: str, target: Target | None = None, put: m.Desc | None = None, returns: int = 1) -> None:
+        self.ref, self.name, self.target, self.put = ref, name, target, put
+        self.several = returns > 1
+        self.listeners: list[Callable[[], Any]] | None = None  # called when it ends, with the lock held
         self.end: m.CallEnd | None = None
         self.order = 0  # it is the order-th that ended
         self.elements: list[m.Desc] = []
-        self.holds = 1  # the Future, and the views of shared memory
+        self.holds = returns  # its Futures, and the views of shared memory
+
+    @property
+    def stream(self) -> bool:
+        """Whether it is a call of a function that yields."""
+        return self.target is not None and self.target.stream
+
+    @property
+    def says(self) -> str:
+        """How it stands, for people."""
+        if self.put is not None:
+            return "is here"
+        if self.end is None:
+            return "has not ended"
+        error = self.end.error
+        return "has ended" if error is None else "was cancelled" if error.kind == m.CANCELLED else "has failed"
 
 
 class Owner(Protocol):
@@ -30,7 +49,13 @@ class Owner(Protocol):
 
     released: deque[State]  # of futures that are gone
 
-    def result(self, state: State, timeout: float | None) -> Any: ...
+    def result(self, state: State, output: int, timeout: float | None) -> Any: ...
+
+    def listen(self, state: State, told: Callable[[], Any]) -> None: ...
+
+    def later(self, do: Callable[[], Any]) -> None: ...
+
+    def awaiting(self, more: int) -> None: ...
 
     def yielded(self, state: State, n: int) -> bool: ...
 
@@ -44,14 +69,14 @@ class Owner(Protocol):
 class Called(Future):
     """A Future of a run."""
 
-    def __init__(self, calls: Owner, state: State) -> None:
+    def __init__(self, calls: Owner, state: State, output: int = 0) -> None:
         super().__init__()
-        self.calls, self.state = calls, state
+        self.calls, self.state, self.output = calls, state, output
         self._known = False
 
     def result(self, timeout: float | None = None) -> Any:
         """The value; see Future."""
-        return self.take(lambda: self.calls.result(self.state, timeout))
+        return self.take(lambda: self.calls.result(self.state, self.output, timeout))
 
     def take(self, value: Callable[[], Any]) -> Any:
         """The value, which is made once."""
@@ -59,6 +84,48 @@ class Called(Future):
             self._value = value()
             self._known = True
         return self._value
+
+    def add_done_callback(self, function: Callable[[Future], Any]) -> None:
+        """Has a function called at the end; see Future."""
+        self.calls.listen(self.state, lambda: self.calls.later(lambda: function(self)))
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """The value, for a coroutine; see Future."""
+        import asyncio  # loads what most programs do without
+
+        loop = asyncio.get_running_loop()
+        ended, calls = loop.create_future(), self.calls
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def told() -> None:
+            calls.awaiting(-1)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(end)
+
+        if not self._known:
+            calls.awaiting(1)
+            calls.listen(self.state, told)
+            yield from ended
+            if not self._near():
+                yield from loop.run_in_executor(None, self._fetch)
+        return self.result()
+
+    def _near(self) -> bool:
+        """Whether the value, or the error, has come with the message of the end."""
+        end, put = self.state.end, self.state.put
+        outputs = (put,) if put is not None else self.state.elements or (() if end is None else end.outputs)
+        return all(d.place.kind == m.INLINE for d in outputs)
+
+    def _fetch(self) -> None:
+        """Brings the value into memory, in a thread that is not the program's."""
+        with strand("cascade-await"), contextlib.suppress(Exception):
+            self.result()
+
+    def __repr__(self) -> str:
+        return f"<Future of {self.state.name}, which {self.state.says}>"
 
     def done(self) -> bool:
         """Whether the call has ended; see Future."""

@@ -31,10 +31,16 @@ class Target:
         """names are those of its parameters that can be given by place; with strict arguments are compared with its signature."""
         self.name, self.coded = name, coded
         self.stream = inspect.isgeneratorfunction(inspect.unwrap(function))  # it yields
-        want = hints_of(function).get("return")
-        self.want = next(iter(typing.get_args(want)), None) if self.stream else want  # annotation of what it returns or yields
-        self._function, self._names, self._strict = function, names, strict
+        self._want = hints_of(function).get("return")
+        self.function, self._names, self._strict = function, names, strict
         self._ports: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}
+
+    def wants(self, output: int, several: bool) -> Any:
+        """The annotation of what it returns or yields; of one of several outputs."""
+        if self.stream:
+            return next(iter(typing.get_args(self._want)), None)
+        parts = typing.get_args(self._want) if typing.get_origin(self._want) is tuple else ()
+        return parts[output] if output < len(parts) and several else self._want
 
     def ports(self, count: int, named: tuple[str, ...]) -> tuple[str, ...]:
         """The names of the arguments of a call with so many by place, and these by name."""
@@ -50,7 +56,7 @@ class Target:
     def _compared(self, count: int, named: tuple[str, ...]) -> tuple[str, ...]:
         short = self.name.rpartition(".")[2]
         try:
-            signature = inspect.signature(self._function)
+            signature = inspect.signature(self.function)
         except (TypeError, ValueError):
             raise TypeError(f"call {self.name}: nothing tells the names of its parameters: call it in a function of your own") from None
         try:

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from . import context
-from .context import Future, Options
+from .context import Options
 from .executor.targets import Coded, Target
 
-_RAY = {"num_cpus": "cpu", "num_gpus": "gpu"}
+_RAY = {"num_cpus": "cpu", "num_gpus": "gpu", "num_returns": "returns"}
 
 
 class RemoteFunction:
@@ -29,6 +29,7 @@ class RemoteFunction:
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
+        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
         self.__cascade_function__ = function
         self._options = options
         self._core = _Core(self)
@@ -37,8 +38,8 @@ class RemoteFunction:
         """Calls the function here."""
         return self.__cascade_function__(*args, **named)
 
-    def remote(self, *args: Any, **named: Any) -> Future:
-        """Has the function run as a task, and returns at once."""
+    def remote(self, *args: Any, **named: Any) -> Any:
+        """Has the function run as a task, and returns a Future at once; with returns=N a list of N."""
         host = context._host or _opened()
         calls = host.own_calls("call " + self.__name__)
         return calls.make(self._core.target(calls), self._options, args, named)
@@ -57,9 +58,11 @@ class RemoteFunction:
         name = _importable(self)
         if name is not None and _finds(name[0]):
             return _named, (*name, self._options)
-        return _bare, (), {"function": self.__cascade_function__, "options": self._options}
+        file = getattr(getattr(self.__cascade_function__, "__code__", None), "co_filename", "")
+        return _bare, (), {"function": self.__cascade_function__, "options": self._options, "file": file}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        _place(state["function"], state["file"])
         self.__init__(state["function"], state["options"])  # type: ignore[misc]
 
 
@@ -86,6 +89,21 @@ class _Core:
         if coded is None and not (calls.finds(of.__module__) and _importable(of)):
             coded = _code(of, calls.finds)
         return Target(f"{of.__module__}.{of.__qualname__}", of.__cascade_function__, (), coded, True)
+
+
+_LOST = "<dynamic-code>"  # the file of code that was sent by value
+
+
+def _place(function: Any, file: str) -> None:
+    """Has the code of a function, and of those beside it, come from the file where it is written, for tracebacks."""
+    for f in (function, *getattr(function, "__globals__", {}).values()):
+        if isinstance(f, types.FunctionType) and f.__code__.co_filename == _LOST and f.__module__ == function.__module__:
+            f.__code__ = _placed(f.__code__, file)
+
+
+def _placed(code: types.CodeType, file: str) -> types.CodeType:
+    inner = tuple(_placed(c, file) if isinstance(c, types.CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename=file, co_consts=inner)
 
 
 def _bare() -> RemoteFunction:
