@@ -13,6 +13,7 @@ import functools
 import os
 import select
 import shlex
+import shutil
 import site
 import sys
 import sysconfig
@@ -43,7 +44,7 @@ AGENT = "agent-"  # begins the name of a resource that one agent has
 MAX_HEAD = 512 << 20  # of a message from the agent
 _LOOK = 0.005  # s after which the session's own thread looks whether another still reads
 _SOON = 0.002  # s after which calls leave that no thread waits for
-_OPENS = 30.0  # s for the agent of this host to be ready
+_OPENS, _WAITS = 30.0, 5.0  # s for the agent of this host to be ready: of a cluster that was started, and of one that runs
 _ENDS = 10.0  # s for the session to end in order
 
 
@@ -397,6 +398,8 @@ class Session:
                 self._await_end()
         finally:
             self.cluster.close()
+            if self._owns and self.welcome.shm_dir:  # an agent that was killed has left it
+                shutil.rmtree(self.welcome.shm_dir, ignore_errors=True)
 
     def _await_end(self) -> None:
         """Waits until all that it called has ended."""
@@ -505,14 +508,14 @@ atexit.register(shutdown)
 
 def _agent(cluster: Cluster) -> tuple[dict[str, Any], str]:
     """An agent of this host that takes sessions, with the resource that it alone has."""
-    until = time.monotonic() + _OPENS
+    until = time.monotonic() + (_WAITS if cluster._stop is None else _OPENS)
     here = host()
     while True:
         rows = [r for r in cluster._rows("agents", bytes(16), "") if r["state"] == "ready" and r.get("sessions") and here in r.get("resources", {})]
         if rows:
             row = min(rows, key=lambda r: int(r["jobs"]))
             return row, next(n for n in row["resources"] if n.startswith(AGENT))
-        if cluster._stop is None or time.monotonic() > until:
+        if time.monotonic() > until:
             raise RuntimeError(
                 f"no agent of this host is ready in the cluster at {cluster.address}: a session is attached to one "
                 "(start it with cascade-agent, or use cascade.init() without an address)"
@@ -536,13 +539,12 @@ def _found(modules: tuple[str, ...], folder: str, module: str) -> bool:
     """Whether a module is installed, or among those that are sent with the session."""
     from .graph import _installed
 
-    loaded = sys.modules.get(module)
-    path = getattr(loaded, "__file__", None) or ""
-    if not path:
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if not path or module.partition(".")[0] == "cascade" or path.startswith(_installed()):
         return True  # built in, or a package of several folders
-    path = os.path.abspath(path)
-    top = module.partition(".")[0]
-    return top == "cascade" or path.startswith(_installed()) or any(path == p or path.startswith(p + os.sep) for p in (*modules, folder) if p)
+    path = os.path.splitext(os.path.abspath(path))[0].removesuffix(os.sep + "__init__")
+    within = [os.path.dirname(p) if os.path.isfile(p) or os.path.exists(os.path.join(p, "__init__.py")) else p for p in modules]
+    return any(path == os.path.join(root, *module.split(".")) for root in (*within, folder) if root)
 
 
 def _print(stream: int, text: bytes) -> None:
