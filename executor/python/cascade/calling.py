@@ -14,7 +14,7 @@ import inspect
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import context
@@ -43,6 +43,19 @@ class RemoteFunction:
         host = context._host or _opened()
         calls = host.own_calls("call " + self.__name__)
         return calls.make(self._core.target(calls), self._options, args, named)
+
+    def map(self, *iterables: Iterable[Any], **constants: Any) -> list[Any]:
+        """Has the function run as many tasks, as Python's map calls it, with constants the same for all.
+
+            refs = f.map(range(1000), scale=2)
+
+        It returns what remote returns of each, in order. It ends with the shortest of the iterables.
+        """
+        if not iterables:
+            raise TypeError("map takes an iterable for each parameter that differs among the calls: f.map(range(10))")
+        host = context._host or _opened()
+        calls = host.own_calls("call " + self.__name__)
+        return calls.map(self._core.target(calls), self._options, zip(*iterables), constants)  # noqa: B905
 
     def options(self, **changed: Any) -> RemoteFunction:
         """The same function with other options: f.options(retries=3).remote(x)."""

@@ -112,6 +112,8 @@ class Future:
     has it ends. When no reference to it is left, the cluster frees what it stands for.
     """
 
+    __slots__ = ("__weakref__", "_error", "_value")
+
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         """Made by call, put and input_future."""
         self._value, self._error = value, error
@@ -208,6 +210,8 @@ class Calls(Protocol):
     """The calls of a task."""
 
     def make(self, function: Any, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Any: ...
+
+    def map(self, target: Any, options: Options, rows: Iterable[Sequence[Any]], named: dict[str, Any]) -> list[Any]: ...
 
     def finds(self, module: str) -> bool: ...
 

@@ -9,6 +9,7 @@ from cascade import CallFailed, Future, as_completed, context, get, options, wai
 from cascade.context import Options
 from cascade.executor.calls import Calls
 from cascade.executor.outputs import Memory
+from cascade.wire import codec
 from cascade.wire import messages as m
 
 RUN = 7
@@ -34,7 +35,7 @@ class Agent:
         return RuntimeError(f"{what}: the task that called it has ended")
 
     def send(self, message):
-        self.sent.append(message)
+        self.sent.append(codec.decode(message) if isinstance(message, bytes) else message)
 
     def in_main(self):
         return True

@@ -39,4 +39,4 @@ if __name__ == "__main__":
         with cascade.init(working_dir="job", name="third"):
             print("folder", where.remote().result()[1])
         print([(row["name"], row["phase"]) for row in cluster.jobs()][::-1])
-    print(tried(lambda: double.remote(1)).partition(" at ")[0])
+    print(tried(lambda: double.remote(1)).partition(" /")[0])

@@ -11,13 +11,14 @@ Each has a number, in the order in which the run makes them: a run that is repea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import context
 from ..context import Future, Options
 from ..values import BYTES, RAW, encode
 from ..wire import messages as m
+from .batch import Batch
 from .functions import CODE
 from .futures import Called, Element, InputFuture, State
 from .outputs import ALL
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 
 
 SMALL_CODE = 1024  # bytes of a function that goes with each of its calls
-MOST_BATCH = 1000  # calls in one message
-MOST_BYTES = 1 << 20  # of values in one message, about
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
+
+
+_NUMBERS = frozenset((int, float, bool, type(None)))
 
 
 class Calls(Waits):
@@ -42,10 +44,10 @@ class Calls(Waits):
     def __init__(self, worker: Host, memory: Memory, run: Run) -> None:
         super().__init__(worker, memory, run)
         self._kinds: dict[Any, int] = {}
-        self._codes: dict[str, Called] = {}  # of functions, by their hash
+        self._codes: dict[str, tuple[bytes, Any]] = {}  # functions by value as inputs of their calls, by their hash
         self._next: dict[int, int] = {}  # number of the next call, by strand
-        self._batch = m.Calls(run.id, False, [], [])
-        self._bytes = 0  # of values in it
+        self._batch = Batch(run.id)
+        self._sealed = False  # a value of the next call lies in shared memory
         self.made = 0  # how many calls and values there were
 
     # ---- making
@@ -63,19 +65,37 @@ class Calls(Waits):
 
         return self._mine(what, make)
 
+    def map(self, target: Target, options: Options, rows: Iterable[Sequence[Any]], named: dict[str, Any]) -> list[Any]:
+        """Calls a function for each row of arguments, with some the same for all."""
+        what = f"call {target.name}"
+
+        def make() -> list[Any]:
+            with self._memory.making:
+                self._able(what)
+                made = []
+                for row in rows:
+                    self._runs(what)
+                    made.append(self._make(target, options, row, named))
+                return made
+
+        return self._mine(what, make)  # type: ignore[no-any-return]
+
     def _make(self, target: Target, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Any:
         ports = target.ports(len(args), tuple(named))
         inputs = [] if target.coded is None else [self._code(target.coded)]
-        lists = 0
-        for i, (name, value) in enumerate(zip(ports, (*args, *named.values()), strict=True), len(inputs)):
-            if isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value):
-                lists |= 1 << i
-                inputs += [self._argument(i, name, one) for one in value]
+        lists, port = 0, len(inputs)
+        for value in (*args, *named.values()) if named else args:
+            if type(value) in _NUMBERS and (given := self._batch.number(port, value)) is not None:
+                inputs.append(given)
+            elif isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value):
+                lists |= 1 << port
+                inputs += [self._argument(port, ports, one) for one in value]
             else:
-                inputs.append(self._argument(i, name, value))
+                inputs.append(self._argument(port, ports, value))
+            port += 1
         kind = self._kind(target, options, ports, lists)
         state = State(self._ref(), target.name, target, None, options.returns)
-        self._add(state, m.CallItem(state.ref, kind, options.name, inputs=inputs))
+        self._add(state, kind, options.name, inputs)
         return Called(self, state) if options.returns == 1 else [Called(self, state, i) for i in range(options.returns)]
 
     def _kind(self, target: Target, o: Options, ports: Sequence[str], lists: int) -> int:
@@ -93,22 +113,25 @@ class Calls(Waits):
             outs = [m.KindOut("out", m.OPEN if target.stream else m.SINGLE)]
             if o.returns > 1:
                 outs = [m.KindOut(f"out{i}") for i in range(o.returns)]
+            kind = self._kinds[key] = len(self._kinds) + 1
+            made = m.CallKind(kind, target.name, "", [m.KindIn(n, bool(lists >> i & 1)) for i, n in enumerate(names)], outs, needs,
+                              o.retries, [e.__qualname__ for e in o.retry_on], round(o.timeout * 1e9), o.priority, o.here)  # fmt: skip
             with self._worker.lock:
-                kind = self._kinds[key] = len(self._kinds) + 1
-                kinds: list[m.CallKind] = self._batch.kinds  # type: ignore[assignment]
-                kinds.append(m.CallKind(kind, target.name, "", [m.KindIn(n, bool(lists >> i & 1)) for i, n in enumerate(names)], outs, needs,
-                                        o.retries, [e.__qualname__ for e in o.retry_on], round(o.timeout * 1e9), o.priority, o.here))  # fmt: skip
+                self._batch.kinds.append(made)
         return kind
 
-    def _code(self, coded: Coded) -> m.CallInput:
+    def _code(self, coded: Coded) -> bytes:
         """The code of a function as the first input of a call: a small one goes with it, a large one is put once."""
-        if len(coded.data) <= SMALL_CODE:
-            place = m.Place(m.INLINE, coded.data)
-            return m.CallInput(0, data=m.Desc(m.Ref(), 0, RAW, BYTES, size=len(coded.data), place=place))
-        put = self._codes.get(coded.hash)
-        if put is None:
-            put = self._codes[coded.hash] = self._put(coded.data)
-        return m.CallInput(0, m.FROM_CALL, put.state.ref)
+        found = self._codes.get(coded.hash)
+        if found is None:
+            if len(coded.data) <= SMALL_CODE:
+                data = m.Desc(m.Ref(), 0, RAW, BYTES, size=len(coded.data), place=m.Place(m.INLINE, coded.data))
+                found = self._batch.value(0, data), None
+            else:
+                put = self._put(coded.data)
+                found = self._batch.input(m.CallInput(0, m.FROM_CALL, put.state.ref)), put
+            self._codes[coded.hash] = found
+        return found[0]
 
     def put(self, value: Any) -> Future:
         """Keeps a value where calls read it by reference."""
@@ -122,9 +145,9 @@ class Calls(Waits):
         return self._mine("put a value", put)  # type: ignore[no-any-return]
 
     def _put(self, value: Any) -> Called:
-        given = self._value(0, value)
-        state = State(self._ref(), "the value that was put", put=given.data)
-        self._add(state, m.CallItem(state.ref, inputs=[given]))
+        given = self._value(value)
+        state = State(self._ref(), "the value that was put", put=given)
+        self._add(state, 0, "", [self._batch.value(0, given)])
         return Called(self, state)
 
     def finds(self, module: str) -> bool:
@@ -136,7 +159,7 @@ class Calls(Waits):
         with self._worker.lock:
             if self.made and not self._batch.once:
                 raise RuntimeError("not_repeatable: the task has called already: say it before the first call")
-            self._batch = self._batch._replace(once=True)
+            self._batch.once = True
 
     def input(self, name: str) -> Future:
         """An input of the run, to be passed on."""
@@ -159,64 +182,64 @@ class Calls(Waits):
         self._next[strand] = number + 1
         return m.CallRef(strand, number)
 
-    def _argument(self, port: int, name: str, value: Any) -> m.CallInput:
+    def _argument(self, port: int, ports: Sequence[str], value: Any) -> bytes:
         """An argument as the agent is told of it."""
+        batch = self._batch
         if not isinstance(value, Future):
-            return self._value(port, value)
-        if isinstance(value, (Called, Element, InputFuture)):
-            if value.calls is not self:
-                raise ValueError(f"argument {name} is a future of another task")
-            if isinstance(value, InputFuture):
-                return self._passed(port, value)
-            if isinstance(value, Element):
-                return m.CallInput(port, m.FROM_CALL, value.state.ref, element=value.number)
-            if value.state.stream:
-                raise ValueError(f"argument {name} is the future of a series: pass list(future.elements())")
-            return m.CallInput(port, m.FROM_CALL, value.state.ref, value.output)
-        return self._value(port, value.result())
+            return batch.value(port, self._value(value))
+        if not isinstance(value, (Called, Element, InputFuture)):
+            return batch.value(port, self._value(value.result()))
+        name = ports[port - len(ports)]
+        if value.calls is not self:
+            raise ValueError(f"argument {name} is a future of another task")
+        if isinstance(value, InputFuture):
+            return self._passed(port, value)
+        if isinstance(value, Element):
+            return batch.input(m.CallInput(port, m.FROM_CALL, value.state.ref, element=value.number))
+        if value.state.stream:
+            raise ValueError(f"argument {name} is the future of a series: pass list(future.elements())")
+        return batch.input(m.CallInput(port, m.FROM_CALL, value.state.ref, value.output))
 
-    def _passed(self, port: int, f: InputFuture) -> m.CallInput:
+    def _passed(self, port: int, f: InputFuture) -> bytes:
         """An input of the run as an argument of one call."""
         d = f.given
         match d.place.kind:
             case m.INLINE:
-                return m.CallInput(port, data=d._replace(ref=m.Ref(), attempt=0))
+                return self._batch.value(port, d._replace(ref=m.Ref(), attempt=0))
             case m.LIVE:  # in this process only: bytes in the store belong to one call, and the next needs others
-                return self._value(port, self._worker.queue.live[d.place.run, d.ref.output].value)
-        return m.CallInput(port, m.FROM_INPUT, input=f.index, data=d)
+                return self._batch.value(port, self._value(self._worker.queue.live[d.place.run, d.ref.output].value))
+        return self._batch.input(m.CallInput(port, m.FROM_INPUT, input=f.index, data=d))
 
-    def _value(self, port: int, value: Any) -> m.CallInput:
+    def _value(self, value: Any) -> m.Desc:
         encoded = encode(value)
         stored = self._memory.place(self.run, encoded, False, ALL)
+        if stored[1].kind == m.SEGMENT:
+            self._sealed = True
         shape = [int(n) for n in encoded.shape]
-        return m.CallInput(port, data=m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored))
+        return m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored)
 
-    def _add(self, state: State, item: m.CallItem) -> None:
+    def _add(self, state: State, kind: int, name: str, inputs: Sequence[bytes]) -> None:
         """Puts a call into the batch. With a value in shared memory it is sent at once: the agent owns that from then on."""
-        worker, run = self._worker, self.run
+        worker, run, batch = self._worker, self.run, self._batch
         run.told = True
-        values = [i.data for i in item.inputs if i.source == m.FROM_VALUE]
-        sealed = any(d.place.kind == m.SEGMENT for d in values)
+        sealed, self._sealed = self._sealed, False
         if sealed and run.rooms:
             run.copied += self._memory.release_published(run)
         with worker.lock:
             self._states[state.ref] = state
             self.made += 1
-            items: list[m.CallItem] = self._batch.items  # type: ignore[assignment]
-            items.append(item)
-            self._bytes += sum(len(d.place.bytes) for d in values)
-            if sealed or len(items) >= MOST_BATCH or self._bytes >= MOST_BYTES:
+            batch.add(state.ref, kind, name, inputs)
+            if sealed or batch.full():
                 self.flush()
                 self._memory.return_regions(run)
                 worker.flush()
-            elif len(items) == 1:
+            elif len(batch.items) == 1:
                 worker.soon()
 
     def flush(self) -> None:
         """Sends the calls that were made, and then which are needed no more. The helper does it too; the lock is held."""
         worker = self._worker
         if self._batch.items:
-            batch, self._batch, self._bytes = self._batch, m.Calls(self.run.id, self._batch.once, [], []), 0
-            worker.send(batch)
+            worker.send(self._batch.take())
         if self.released and (refs := self._gone()):
             worker.send(m.CallDrop(self.run.id, refs))

@@ -69,6 +69,8 @@ class Owner(Protocol):
 class Called(Future):
     """A Future of a run."""
 
+    __slots__ = ("_known", "calls", "output", "state")
+
     def __init__(self, calls: Owner, state: State, output: int = 0) -> None:
         super().__init__()
         self.calls, self.state, self.output = calls, state, output
@@ -156,6 +158,8 @@ class Called(Future):
 class Element(Future):
     """An element of a series, which is there."""
 
+    __slots__ = ("calls", "number", "series", "state")
+
     def __init__(self, series: Called, number: int) -> None:
         super().__init__()
         self.series, self.number = series, number  # which is not dropped before
@@ -168,6 +172,8 @@ class Element(Future):
 
 class InputFuture(Future):
     """An input of a run, to be passed on."""
+
+    __slots__ = ("calls", "given", "index", "name")
 
     def __init__(self, calls: Owner, name: str, index: int, given: m.Desc) -> None:
         super().__init__()
