@@ -141,6 +141,10 @@ class Future:
         """Whether the function has ended, well or not."""
         return True
 
+    def failed(self) -> bool:
+        """Whether the function has ended with an error, or was cancelled."""
+        return self._error is not None
+
     def add_done_callback(self, function: Callable[[Future], Any]) -> None:
         """Has function(future) called once the call has ended, in a thread of its own; at once when it has ended already."""
         function(self)

@@ -33,7 +33,7 @@ from .executor.queue import PreparedKind, Queue, Run, Stopped
 from .inputs import host
 from .job import Job
 from .jobtext import written
-from .progress import Builds
+from .bars import Builds
 from .wire import codec
 from .wire import messages as m
 from .wire.envelope import LinkError

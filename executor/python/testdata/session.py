@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import os
 import sys
 import threading
@@ -164,6 +165,17 @@ def waits(folder):
     print("awaits", awaits.remote(3).result())
 
 
+def maps():
+    print("map", cascade.get(double.map(range(5))), cascade.get(total.map([[1], [2, 3]], n=1)), len(double.map(range(3000))))
+    print("pairs", cascade.get(many.map([1, 2], (3, 4), [5, 6])))
+    shown = io.StringIO()
+    with contextlib.redirect_stderr(shown):
+        refs = cascade.progress(double.map(range(20)), name="doubles", show=True)
+        cascade.progress([fails.remote(1), *refs], show=True)
+    print("progress", [line.split("\r")[-1].strip("\x1b[K") for line in shown.getvalue().splitlines()])
+    print(sum(cascade.get(refs)), cascade.progress([]))
+
+
 def threads():
     sums = []
 
@@ -201,5 +213,6 @@ if __name__ == "__main__":
     values()
     errors()
     waits(sys.argv[2])
+    maps()
     threads()
     ends()

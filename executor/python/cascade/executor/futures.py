@@ -87,6 +87,10 @@ class Called(Future):
             self._known = True
         return self._value
 
+    def failed(self) -> bool:
+        """Whether the call has failed; see Future."""
+        return self.done() and self.state.end is not None and self.state.end.error is not None
+
     def add_done_callback(self, function: Callable[[Future], Any]) -> None:
         """Has a function called at the end; see Future."""
         self.calls.listen(self.state, lambda: self.calls.later(lambda: function(self)))
