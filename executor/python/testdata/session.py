@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import os
+import re
 import sys
 import threading
 import time
@@ -172,7 +173,7 @@ def maps():
     with contextlib.redirect_stderr(shown):
         refs = cascade.progress(double.map(range(20)), name="doubles", show=True)
         cascade.progress([fails.remote(1), *refs], show=True)
-    print("progress", [line.split("\r")[-1].strip("\x1b[K") for line in shown.getvalue().splitlines()])
+    print("progress", [line.strip() for line in re.split("\r|\x1b", shown.getvalue()) if re.search("20/20|21/21", line)])
     print(sum(cascade.get(refs)), cascade.progress([]))
 
 
