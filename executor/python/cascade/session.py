@@ -55,7 +55,7 @@ class SessionLost(RuntimeError):
 class Session:
     """This program as the root of all that it calls. Any thread of the process that opened it may use it."""
 
-    releases = False  # it has no core
+    granted = False
 
     def __init__(self, cluster: Cluster, agent: Mapping[str, Any], document: dict[str, Any], finds: Callable[[str], bool],
                  prints: Callable[[int, bytes], None] | None, owns: bool) -> None:  # fmt: skip

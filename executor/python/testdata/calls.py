@@ -26,7 +26,7 @@ class Agent:
                                              kind=types.SimpleNamespace(m=m.Kind()))  # fmt: skip
         self.calls = Calls(self, Memory(self), self.current)
 
-    releases = True
+    granted = True
 
     def mine(self, calls, what, do):
         return do()

@@ -38,7 +38,7 @@ class Host(Protocol):
     def wait(self, timeout: int | None = None) -> bool:
         """Waits for messages, and takes them; for the main thread."""
 
-    releases: bool  # the run has a core, which it releases while it waits
+    granted: bool  # an agent granted the run: it releases its core while it waits, and may be repeated
 
     def mine(self, calls: Any, what: str, do: Callable[[], Any]) -> Any:
         """Does something for calls of the run in the caller's thread, or refuses that."""

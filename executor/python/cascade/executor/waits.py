@@ -153,7 +153,7 @@ class Waits:
                     left = None if deadline is None else min(deadline - time.monotonic(), LOOK_AFTER)
                     if left is not None and left <= 0:
                         return so
-                    if not so and not self._waiting and worker.releases:
+                    if not so and not self._waiting and worker.granted:
                         mine = self._tell(waiter)
                         continue
                     if not main:
@@ -341,7 +341,7 @@ class Waits:
         """So many coroutines more wait for calls: while some do, a thread waits with them, and the run needs no core."""
         with self._worker.lock:
             self._awaits += more
-            if more > 0 and self._worker.releases and not self._accompanied:
+            if more > 0 and self._worker.granted and not self._accompanied:
                 self._accompanied = True
                 threading.Thread(target=self._accompany, name="cascade-await", daemon=True).start()
 

@@ -57,7 +57,7 @@ _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 class Worker:
     """Runs tasks for one agent; run() is called by the main thread."""
 
-    releases = True
+    granted = True
 
     def __init__(self, address: str, token: str, pipes: bool, words: str = "", code: str = "", debug: bool = False) -> None:
         """Connects to the agent, which may take a link over pipes, and holds pipes of what tasks print in the folder words.
