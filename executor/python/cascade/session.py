@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from . import __version__, context
+from . import __version__, context, screen
 from .checks import listed, texts
 from .client import Cluster, connect, local
 from .executor.calls import Calls
@@ -58,7 +58,7 @@ class Session:
     granted = False
 
     def __init__(self, cluster: Cluster, agent: Mapping[str, Any], document: dict[str, Any], finds: Callable[[str], bool],
-                 prints: Callable[[int, bytes], None] | None, owns: bool) -> None:  # fmt: skip
+                 prints: _Printer | None, owns: bool) -> None:  # fmt: skip
         """Opens the session that a job file describes, on an agent. With owns the cluster ends with it.
 
         finds tells whether hosts find a module by its name; prints takes what called functions write.
@@ -182,7 +182,7 @@ class Session:
                     self.calls.ends(message) if isinstance(message, m.CallEnds) else self.calls.go(message)
             case m.Log():
                 if self._prints is not None:
-                    self._prints(message.stream, message.text)
+                    self._prints(message)
             case m.Segment():
                 if message.close:
                     self.segments.pop(message.id, None)
@@ -388,6 +388,8 @@ class Session:
             lost = self._why != "it was closed"
         self._thread.join()
         self._link.close()
+        if self._prints is not None:
+            self._prints.end()
         os.close(self._wake)
         os.close(self._rouse)
         try:
@@ -476,7 +478,7 @@ def init(
                 "environments": {"python": environment},
                 "tasks": {"root": {"run": f"python:{FUNCTION}", "resources": {at[1]: 0.001}}},
             }
-            made = _session = Session(cluster, at[0], document, finds, _print if log_to_driver else None, own)
+            made = _session = Session(cluster, at[0], document, finds, _Printer() if log_to_driver else None, own)
         except BaseException:
             cluster.close()
             raise
@@ -547,9 +549,30 @@ def _found(modules: tuple[str, ...], folder: str, module: str) -> bool:
     return any(path == os.path.join(root, *module.split(".")) for root in (*within, folder) if root)
 
 
-def _print(stream: int, text: bytes) -> None:
-    """Shows what a called function has written."""
-    to = sys.stdout if stream == 1 else sys.stderr
-    with contextlib.suppress(ValueError, OSError):  # it is closed
-        to.write(text.decode("utf-8", "replace"))
-        to.flush()
+class _Printer:
+    """Shows what called functions write, line by line, with the name of the function and the agent that ran it."""
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[str, str, int], bytes] = {}  # lines without their ends, by where they come from
+
+    def __call__(self, message: m.Log) -> None:
+        """Takes text."""
+        key = message.function, message.agent, message.stream
+        lines = (self._begun.pop(key, b"") + message.text).split(b"\n")
+        if lines[-1]:
+            self._begun[key] = lines[-1]
+        self._show(key, lines[:-1])
+
+    def end(self) -> None:
+        """Shows lines that have no end."""
+        for key, line in self._begun.items():
+            self._show(key, [line])
+        self._begun.clear()
+
+    def _show(self, key: tuple[str, str, int], lines: list[bytes]) -> None:
+        function, agent, stream = key
+        to = sys.stdout if stream == 1 else sys.stderr
+        place = f"({function.removeprefix('__main__.')}, {agent}) " if function else ""
+        with contextlib.suppress(ValueError, OSError):  # it is closed
+            to.write("".join(f"{place}{screen.text(line.decode('utf-8', 'replace').rstrip(chr(13)))}\n" for line in lines))
+            to.flush()

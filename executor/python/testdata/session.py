@@ -177,6 +177,13 @@ def maps():
     print(sum(cascade.get(refs)), cascade.progress([]))
 
 
+def prints():
+    cascade.get(says.remote("a word"))
+    cascade.get(cascade.remote(lambda: print("two\nlines\x1b[31m, without an end", end="")).remote())
+    cascade.get(cascade.remote(lambda: print("on stderr", file=sys.stderr)).remote())
+    sys.stdout.flush()
+
+
 def threads():
     sums = []
 
@@ -215,5 +222,6 @@ if __name__ == "__main__":
     errors()
     waits(sys.argv[2])
     maps()
+    prints()
     threads()
     ends()
