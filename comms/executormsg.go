@@ -206,6 +206,9 @@ type Log struct {
 	Run    RunID  // of which task; to a program: the session's
 	Stream uint8  // 1 standard output, 2 standard error
 	Text   []byte // as it was written, of any encoding
+	// To a program: which function wrote it, and on which agent.
+	Function string
+	Agent    string
 }
 
 // Stop asks an executor to end: after the current runs, or at once.
@@ -440,10 +443,12 @@ func (i *ReportItem) code(c *Coder) {
 }
 
 func (m *Log) code(c *Coder) {
-	c.Struct(3, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		Uint(c, &m.Run)
 		Uint(c, &m.Stream)
 		c.Bytes(&m.Text)
+		String(c, &m.Function)
+		String(c, &m.Agent)
 	})
 }
 

@@ -53,3 +53,21 @@ func TestSessionMistakes(t *testing.T) {
 		}
 	}
 }
+
+// The text of a job file can be a session: clients in other languages send that.
+func TestSessionText(t *testing.T) {
+	g, err := ParseYAML("job", []byte(`job: session of mine
+environments: {py: {python: {}}}
+tasks: {root: {run: "py:cascade.session", resources: {agent-a1: 0.001}}}
+`), Override{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := NewSession("session of mine", "a1", "py", Environment{Name: "py", Python: &Python{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(g.Encode(), want.Encode()) {
+		t.Errorf("it is %+v, want %+v", g.Groups, want.Groups)
+	}
+}

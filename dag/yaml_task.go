@@ -63,6 +63,9 @@ func (j *jobFile) task(p pair) {
 			j.setting(grp, k.key.Value, n, what)
 		}
 	}
+	if grp.IsSession() && grp.Resources.CPU == 0 {
+		grp.Resources.CPU = NoCPU // a file has no word for it
+	}
 	if gang != nil {
 		j.gang(gi, gang, fmt.Sprintf("task %q: gang", clip(grp.Name)))
 	}

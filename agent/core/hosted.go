@@ -518,7 +518,7 @@ func (c *Core) log(at rowRef, stream uint8, text []byte) {
 	root, t := at.root()
 	h := root.hosted()
 	if h == nil {
-		c.echo(root, stream, text)
+		c.echo(root, at, stream, text)
 		c.emit(AppendLog{Job: root.id, Task: root.taskName(t), Attempt: comms.Try(root.at(t).attempt), Stream: stream, Text: text})
 		return
 	}

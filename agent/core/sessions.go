@@ -214,12 +214,19 @@ func (c *Core) programGone(ex *executor, why string) {
 
 // echo sends the program of a session what a task wrote that it has called. While it does not
 // keep up text is left out: the log of the session has all.
-func (c *Core) echo(root *job, stream uint8, text []byte) {
+func (c *Core) echo(root *job, at rowRef, stream uint8, text []byte) {
 	if !root.session {
 		return
 	}
+	w, function, agent := at.row(), "", c.cfg.Agent
+	if w.shape != nil {
+		function = w.shape.kind.Function
+	}
+	if w.out != nil {
+		agent = w.out.host.name
+	}
 	if s := c.sessionOf(root.id); s != nil && s.echo && s.ex != nil && !s.ex.full && len(s.ex.queue) > 0 {
-		c.emit(ToExecutor{s.ex.id, &comms.Log{Run: s.ex.queue[0].id, Stream: stream, Text: text}})
+		c.emit(ToExecutor{s.ex.id, &comms.Log{Run: s.ex.queue[0].id, Stream: stream, Text: text, Function: function, Agent: agent}})
 	}
 }
 

@@ -69,6 +69,8 @@ func measures() []measure {
 		{[]string{"call_memory"}, callMemory},
 		{[]string{"python_noop", "python_noop_p50"}, pythonNoop},
 		{[]string{"python_array_handover_1GiB"}, pythonHandover},
+		{pythonCallFigures, pythonCalls},
+		{[]string{"python_init"}, pythonInit},
 		{environmentFigures, environments},
 		{[]string{"yaml_100k", "plan_100k", "submit_100k"}, largeGraph},
 		{[]string{"gcs_commit"}, gcsCommit},
@@ -80,6 +82,7 @@ func measures() []measure {
 var quick = map[string]string{
 	"control_rss_1m": "control_rss_5k", "put_1GiB": "put_1MiB", "put_inplace_1GiB": "put_inplace_1MiB",
 	"wait_1k": "wait_50", "wait_100k": "wait_500",
+	"python_wait_1k": "python_wait_50", "python_get_1GiB": "python_get_8MiB",
 	"python_array_handover_1GiB": "python_array_handover_8MiB", "yaml_100k": "yaml_1k", "plan_100k": "plan_1k", "submit_100k": "submit_1k",
 }
 

@@ -49,6 +49,7 @@ func TestQuick(t *testing.T) {
 		"call_latency_p50", "calls_async", "calls_async_cpu", "calls_nested", "calls_nested_cpu", "wait_50", "wait_500", "put_1KiB", "call_memory",
 		"submit_1k", "plan_1k", "yaml_1k", "metg50_stencil_wide", "metg50_stencil_narrow",
 		"python_noop", "python_noop_p50", "python_array_handover_8MiB",
+		"python_call_latency_p50", "python_calls_async", "python_calls_async_cpu", "python_wait_50", "python_put_1KiB", "python_get_8MiB",
 		"env_cold", "env_layered", "env_warm", "env_bulky_shared", "control_rss_5k", "gcs_commit", "gcs_commit_fsync_p99",
 	} {
 		if (strings.HasPrefix(name, "python") || strings.HasPrefix(name, "env_")) && slices.Contains(left, name) && os.Getenv("CASCADE_REQUIRE_PYTHON") == "" {

@@ -270,10 +270,13 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, printed, _ := strings.Cut(string(text), "\n```text\n")
-	printed, _, _ = strings.Cut(printed, "```")
+	var printed []string
+	for _, part := range strings.Split(string(text), "\n```text\n")[1:] {
+		said, _, _ := strings.Cut(part, "```")
+		printed = append(printed, said)
+	}
 	dir := t.TempDir()
-	if names := write(t, page, dir); len(names) != 4 || printed == "" {
+	if names := write(t, page, dir); len(names) != 5 || len(printed) != 2 {
 		t.Fatalf("the page has %v, and prints %q", names, printed)
 	}
 	c := cascadetest.Start(t)
@@ -284,8 +287,13 @@ with cascade.local(store="64MiB", programs=sys.argv[1]) as c:
     os.environ["CASCADE_TO"] = c.address
     runpy.run_path("program.py", run_name="__main__")`
 	python, env := interpreter(t)
-	if out := prints(t, dir, env, python, "-c", begin, programs(t)); out != printed {
-		t.Errorf("printed\n%swant\n%s", out, printed)
+	daemons := programs(t)
+	if out := prints(t, dir, env, python, "-c", begin, daemons); out != printed[1] {
+		t.Errorf("printed\n%swant\n%s", out, printed[1])
+	}
+	env = append(env, "PATH="+daemons+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out := prints(t, dir, env, python, "study.py"); out != printed[0] {
+		t.Errorf("printed\n%swant\n%s", out, printed[0])
 	}
 }
 
@@ -310,11 +318,14 @@ func TestReadme(t *testing.T) {
 func TestPackageReadme(t *testing.T) {
 	pyenv.Python(t)
 	dir := t.TempDir()
-	if names := write(t, "README.md", dir); !slices.Equal(names, []string{"tasks.py", "program.py"}) {
+	if names := write(t, "README.md", dir); !slices.Equal(names, []string{"calls.py", "tasks.py", "program.py"}) {
 		t.Fatalf("the README has %v", names)
 	}
 	python, env := interpreter(t)
 	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out := prints(t, dir, env, python, "calls.py"); out != "[0, 1, 4, 9]\n" {
+		t.Errorf("it printed %q", out)
+	}
 	if out := prints(t, dir, env, python, "program.py"); out != "[True, [0, 1, 4, 9]]\n" {
 		t.Errorf("it printed %q", out)
 	}

@@ -32,11 +32,13 @@ from .context import (
 
 __version__ = "0.1.0"
 __all__ = ["CallCancelled", "CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref",
-           "RequestError", "Reused", "Task", "TaskFailed", "as_completed", "call", "connect", "current", "empty", "gang", "get",
-           "input_future", "local", "not_repeatable", "options", "put", "strand", "task", "wait"]  # fmt: skip
+           "RequestError", "Reused", "Session", "SessionLost", "Task", "TaskFailed", "as_completed", "call", "connect", "current", "empty",
+           "gang", "get", "init", "input_future", "is_initialized", "local", "not_repeatable", "options", "progress", "put", "remote", "shutdown",
+           "strand", "task", "wait"]  # fmt: skip
 
 _CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
-           "connect": "client", "local": "client", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
+           "Session": "session", "SessionLost": "session", "connect": "client", "init": "session", "is_initialized": "session",
+           "local": "client", "progress": "bars", "remote": "calling", "shutdown": "session", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -52,8 +54,11 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from .bars import progress
+    from .calling import remote
     from .client import Cluster, connect, local
     from .graph import Graph, Ref, task
     from .job import Job, JobCancelled, TaskFailed
     from .peer import RequestError
     from .reuse import Reused
+    from .session import Session, SessionLost, init, is_initialized, shutdown

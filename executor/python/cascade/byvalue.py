@@ -5,7 +5,22 @@ from __future__ import annotations
 import base64
 import functools
 import pickle
+import sys
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
+
+_MOST = 256  # functions that are kept
+_known: OrderedDict[str, Callable[..., Any]] = OrderedDict()  # by hash; what was used last is at the end
+
+
+class NotLoaded(Exception):
+    """A function cannot be had here. stack is the traceback of what it needs, if that failed."""
+
+    def __init__(self, message: str, stack: str = "") -> None:
+        super().__init__(message)
+        self.stack = stack
 
 
 @functools.lru_cache(maxsize=256)
@@ -16,3 +31,27 @@ def _function(text: str) -> Any:
 def call(cascade_function: str, **arguments: Any) -> Any:
     """Calls a function that came as text."""
     return _function(cascade_function)(**arguments)
+
+
+def function(name: str, hash: str, code: bytes) -> Callable[..., Any]:
+    """A function of cascade.remote by its code, which is read once while it is used."""
+    found = _known.get(hash)
+    if found is not None:
+        _known.move_to_end(hash)
+        return found
+    version, _, pickled = code.partition(b"\n")
+    here = "%d.%d" % sys.version_info[:2]
+    if version.decode() != here:
+        raise NotLoaded(f"function {name} comes from Python {version.decode()}, and its executor runs Python {here}: "
+                        "its code goes between equal versions only")  # fmt: skip
+    try:
+        remote = pickle.loads(pickled)
+    except Exception as e:
+        name_of = e.name if isinstance(e, ModuleNotFoundError) else None
+        hint = f"; add the package of {name_of} to pip of the environment, or its file to py_modules" if name_of else ""
+        raise NotLoaded(f"function {name} cannot be loaded: {type(e).__name__}: {e}{hint}", traceback.format_exc()) from None
+    remote._has_come(hash, code)
+    while len(_known) >= _MOST:
+        _known.popitem(last=False)
+    made: Callable[..., Any] = _known.setdefault(hash, remote.__cascade_function__)
+    return made

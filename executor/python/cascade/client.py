@@ -232,7 +232,7 @@ class Cluster:
     def _here(self) -> str:
         """The resource that agents on this host have, if one is ready."""
         name = host()
-        ready = any(row["state"] == "ready" and name in row.get("resources", {}) for row in self._rows("agents", b"", ""))
+        ready = any(row["state"] == "ready" and name in row.get("resources", {}) for row in self._rows("agents", bytes(16), ""))
         return name if ready else ""
 
     def _agent(self, name: str, addresses: Any) -> Peer:

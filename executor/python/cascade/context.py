@@ -11,10 +11,13 @@ import hashlib
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from . import checks
+from . import checks, screen
+
+if TYPE_CHECKING:
+    import concurrent.futures
 
 
 class Cancelled(BaseException):
@@ -46,15 +49,60 @@ class Gang(NamedTuple):
 
 
 class CallFailed(RuntimeError):
-    """A function that was called has failed. codes are the classes of its exception and of those that caused it."""
+    """A function that was called has failed.
+
+    It is of the class of the function's exception, too, where the caller has that: `except KeyError` catches it. codes are the
+    classes of the exception and of those that caused it, and stack is its traceback. task, attempt and agent say where it arose.
+    """
+
+    task = agent = ""
+    attempt = 0
 
     def __init__(self, message: str, codes: Sequence[str] = (), stack: str = "") -> None:
         super().__init__(message)
         self.codes, self.stack = tuple(codes), stack
 
+    def __str__(self) -> str:
+        return screen.text(RuntimeError.__str__(self))  # that of a KeyError would be its text in quotes
+
+    def __reduce__(self) -> Any:
+        return _failure, (isinstance(self, CallCancelled), str(self), self.codes, self.stack, self.task, self.attempt, self.agent)
+
 
 class CallCancelled(CallFailed):
     """A function that was called was cancelled before it ended."""
+
+
+def failed_as(raised: Any, base: type[CallFailed] = CallFailed) -> type[CallFailed]:
+    """The class of an error of a function that raised an exception of some class: both, if one class can be."""
+    if not (isinstance(raised, type) and issubclass(raised, Exception)) or issubclass(raised, CallFailed):
+        return base
+    try:
+        both: type[CallFailed] = type(base.__name__, (base, raised), {"__module__": base.__module__})
+        both("")
+    except Exception:  # a class that wants something of its own
+        return base
+    return both
+
+
+def _failure(cancelled: bool, message: str, codes: Sequence[str], stack: str, *at: Any) -> CallFailed:
+    """An error of a call in another process."""
+    made = (CallCancelled if cancelled else CallFailed)(message, codes, stack)
+    made.task, made.attempt, made.agent = at
+    return made
+
+
+for _class in (Cancelled, CallFailed, CallCancelled):
+    _class.__module__ = "cascade"  # under which people know them
+
+
+class RemoteTraceback(Exception):
+    """The traceback of a function that ran as a task, as the cause of the error that its caller gets."""
+
+    __module__ = "cascade"
+
+    def __str__(self) -> str:
+        return screen.text(super().__str__())
 
 
 class Future:
@@ -63,6 +111,8 @@ class Future:
     As an argument of a call, or an element of a list that is one, it is passed by reference. It is valid until the task that
     has it ends. When no reference to it is left, the cluster frees what it stands for.
     """
+
+    __slots__ = ("__weakref__", "_error", "_value")
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
         """Made by call, put and input_future."""
@@ -79,9 +129,46 @@ class Future:
             raise self._error
         return self._value
 
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits for the function as result does, and returns its error; None when it has ended well."""
+        try:
+            self.result(timeout)
+        except CallFailed as e:
+            return e
+        return None
+
     def done(self) -> bool:
         """Whether the function has ended, well or not."""
         return True
+
+    def failed(self) -> bool:
+        """Whether the function has ended with an error, or was cancelled."""
+        return self._error is not None
+
+    def add_done_callback(self, function: Callable[[Future], Any]) -> None:
+        """Has function(future) called once the call has ended, in a thread of its own; at once when it has ended already."""
+        function(self)
+
+    def future(self) -> concurrent.futures.Future[Any]:
+        """A future of concurrent.futures that ends as this one does, for what takes only such. To cancel it cancels nothing here."""
+        import concurrent.futures  # loads what most programs do without
+
+        made: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def end(_: Future) -> None:
+            if made.set_running_or_notify_cancel():
+                try:
+                    made.set_result(self.result())
+                except BaseException as e:
+                    made.set_exception(e)
+
+        self.add_done_callback(end)
+        return made
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """The value, for a coroutine that waits: others run meanwhile."""
+        return self.result()
+        yield
 
     def cancel(self, why: str = "") -> None:
         """Ends the call, with all that it has called: result() raises CallCancelled then. One that has ended is left as it is."""
@@ -115,9 +202,10 @@ class Options(NamedTuple):
     gpu: float = 0.0
     priority: int = 0  # higher first, among the calls of one job
     here: bool = False  # it stays on the host of its caller
+    returns: int = 1  # how many results it returns as a tuple, each with a future of its own
     name: str = ""  # for people; "" is the function's
 
-    def call(self, function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Future:
+    def call(self, function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Any:
         """As cascade.call, with these options."""
         return _call(self, function, args, named)
 
@@ -125,7 +213,11 @@ class Options(NamedTuple):
 class Calls(Protocol):
     """The calls of a task."""
 
-    def make(self, name: str, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Future: ...
+    def make(self, function: Any, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Any: ...
+
+    def map(self, target: Any, options: Options, rows: Iterable[Sequence[Any]], named: dict[str, Any]) -> list[Any]: ...
+
+    def finds(self, module: str) -> bool: ...
 
     def put(self, value: Any) -> Future: ...
 
@@ -201,11 +293,12 @@ def call(function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Fut
     A task that is tried again must make the same calls in the same order; completed calls are not repeated.
     Calls whose results the task has not read are stopped when it ends. Outside an executor the function runs at once.
     """
-    return _call(Options(), function, args, named)
+    made: Future = _call(Options(), function, args, named)
+    return made
 
 
 def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[BaseException]] = (), timeout: float = 0.0, cpu: float = 0.0,
-            memory: int = 0, gpu: float = 0.0, priority: int = 0, here: bool = False, name: str = "") -> Options:  # fmt: skip
+            memory: int = 0, gpu: float = 0.0, priority: int = 0, here: bool = False, returns: int = 1, name: str = "") -> Options:  # fmt: skip
     """Options of calls: cascade.options(retries=2, timeout=60).call(function, x). See Options for what they mean."""
     of = "options of a call: "
     on = (retry_on,) if isinstance(retry_on, type) or not isinstance(retry_on, Iterable) else tuple(retry_on)
@@ -219,11 +312,12 @@ def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[B
         checks.number(f"{of}retries", retries, 0, (1 << 32) - 1, whole=True), on,
         checks.number(f"{of}timeout", timeout, 0, 10**9), checks.number(f"{of}cpu", cpu, 0, 10**6),
         checks.number(f"{of}memory", memory, 0, (1 << 63) - 1, whole=True), checks.number(f"{of}gpu", gpu, 0, 10**6),
-        checks.number(f"{of}priority", priority, -(1 << 63), (1 << 63) - 1, whole=True), here, name,
+        checks.number(f"{of}priority", priority, -(1 << 63), (1 << 63) - 1, whole=True), here,
+        checks.number(f"{of}returns", returns, 1, 1000, whole=True), name,
     )  # fmt: skip
 
 
-def _call(options: Options, function: str | Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Future:
+def _call(options: Options, function: str | Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Any:
     name = function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
     if name.startswith("__main__.") or "<" in name:
         raise ValueError(f"call {name}: an executor finds functions of modules only: move it into one")
@@ -233,7 +327,8 @@ def _call(options: Options, function: str | Callable[..., Any], args: Sequence[A
     if isinstance(function, str):
         module, _, last = function.rpartition(".")
         found = getattr(importlib.import_module(module), last)
-    return _at_once(name, getattr(found, "__cascade_function__", found), args, named)
+    made = _at_once(name, getattr(found, "__cascade_function__", found), args, named)
+    return made if options.returns == 1 else _each(made, options.returns)
 
 
 def not_repeatable() -> None:
@@ -267,12 +362,15 @@ def _futures(what: str, futures: Iterable[Future], timeout: float | None) -> lis
     return listed
 
 
-def wait(futures: Iterable[Future], k: int = 1, timeout: float | None = None) -> tuple[list[Future], list[Future]]:
+def wait(
+    futures: Iterable[Future], k: int = 1, timeout: float | None = None, *, num_returns: int | None = None
+) -> tuple[list[Future], list[Future]]:
     """Waits until k futures have ended, well or not, and returns these, in the order in which they ended, and the others.
 
-    After timeout seconds it returns those that have.
+    After timeout seconds it returns those that have. num_returns is another name of k.
     """
     futures = _futures("wait", futures, timeout)
+    k = k if num_returns is None else num_returns
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"wait: k={k!r}: want a whole number, 1 or more")
     if _host is not None:
@@ -291,8 +389,13 @@ def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Ite
     return iter(futures)
 
 
-def get(futures: Iterable[Future], timeout: float | None = None) -> list[Any]:
-    """The values of all futures, in their order. When one fails it raises that error at once, after timeout seconds TimeoutError."""
+def get(futures: Future | Iterable[Future], timeout: float | None = None) -> Any:
+    """The value of a future, or the values of all in their order.
+
+    When one fails it raises that error at once, after timeout seconds TimeoutError.
+    """
+    if isinstance(futures, Future):
+        return futures.result(timeout)
     futures = _futures("get", futures, timeout)
     if _host is not None:
         return _host.own_calls("get").get(futures, timeout)
@@ -320,9 +423,16 @@ def _at_once(name: str, function: Callable[..., Any], args: Sequence[Any], named
         value = function(**{k: _here(v) for k, v in given.items()})
         return Future(list(value) if inspect.isgeneratorfunction(inspect.unwrap(function)) else value)
     except Exception as e:
-        failed = CallFailed(f"{name}: {type(e).__name__}: {e}", [type(e).__qualname__])
+        failed = failed_as(type(e))(f"{name}: {type(e).__name__}: {e}", [type(e).__qualname__])
         failed.__cause__ = e
         return Future(error=failed)
+
+
+def _each(made: Future, n: int) -> list[Future]:
+    """A future of each of several results."""
+    if made._error is None and (not isinstance(made._value, (tuple, list)) or len(made._value) != n):
+        made = Future(error=CallFailed(f"the function must return {n} values as a tuple", ["TypeError"]))
+    return [Future(error=made._error) if made._error is not None else Future(v) for v in made._value or range(n)]
 
 
 def _here(value: Any) -> Any:

@@ -21,7 +21,7 @@ from .checks import needs
 from .graph import Graph, Ref
 from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
-from .progress import Bar, Builds
+from .bars import Bar, Builds
 from .reuse import Reused
 from .values import PICKLE, decode
 from .wire import messages as m

@@ -1,10 +1,14 @@
-"""Functions that `cascade perf` measures."""
+"""Functions that `cascade perf` measures, and a program that calls them."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from typing import Any
 
+from . import context
+from .calling import remote
 from .context import empty
 
 
@@ -35,3 +39,89 @@ def get(x: Any) -> int:
     if x[0] + x[-1] != 2:
         raise ValueError("the bytes that came are not those that were published")
     return now
+
+
+remote_step, remote_make = remote(step), remote(make)
+
+# A program that `cascade perf` starts: it reads what it is to do, and writes what that took in nanoseconds.
+
+
+def _latency(n: int, _: int) -> list[float]:
+    took = []
+    for i in range(n):
+        began = time.perf_counter_ns()
+        remote_step.remote(i).result()
+        took.append((time.perf_counter_ns() - began) / 1e3)
+    return took
+
+
+def _burst(n: int, _: int) -> Any:
+    return context.get(remote_step.map(range(n)))
+
+
+def _completed(n: int, _: int) -> Any:
+    return sum(f.result() for f in context.as_completed(remote_step.map(range(n))))
+
+
+def _wait(n: int, _: int) -> Any:
+    rest = remote_step.map(range(n))
+    while rest:
+        rest = context.wait(rest)[1]
+
+
+def _put(n: int, _: int) -> Any:
+    value = bytes(1024)
+    refs = [context.put(value) for _ in range(n)]
+    return remote_step.remote(0).result(), refs[-1]  # the agent has what came before
+
+
+def _get(size: int, n: int) -> list[float]:
+    took = []
+    for _ in range(n):
+        ref = remote_make.remote(size)
+        context.wait([ref])
+        began = time.perf_counter_ns()
+        array = ref.result()
+        took.append(float(time.perf_counter_ns() - began))
+        if array[0] + array[-1] != 2:
+            raise ValueError("the bytes that came are not those that were made")
+    return took
+
+
+_TIMED = {"burst": _burst, "completed": _completed, "wait": _wait, "put": _put}
+_TAKES = {"latency": _latency, "get": _get}
+
+
+def _serve(address: str) -> None:
+    from . import session
+
+    for line in sys.stdin:
+        asked = json.loads(line)
+        what, values, error = asked["What"], [], ""
+        try:
+            if what == "open":
+                session.init(address, name="perf", pip=["numpy"])
+                _burst(100, 0)
+            elif what in _TAKES:
+                values = _TAKES[what](asked["N"], asked["M"])
+            else:
+                began = time.perf_counter_ns()
+                _TIMED[what](asked["N"], asked["M"])
+                values = [float(time.perf_counter_ns() - began)]
+        except Exception as e:
+            error = f"{type(e).__name__}: {e}"
+        print(json.dumps({"Error": error, "Values": values}), flush=True)
+
+
+def _main(what: str) -> None:
+    if what == "init":
+        if remote_step.remote(1).result() != 2:
+            raise ValueError("the result is another one")
+    elif what != "start":
+        _serve(what)
+
+
+if __name__ == "__main__":
+    from cascade import perf  # under the name that executors know
+
+    perf._main(sys.argv[1])

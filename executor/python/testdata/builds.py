@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade import values
 from cascade.job import Job
-from cascade.progress import Builds
+from cascade.bars import Builds
 from cascade.wire import messages as m
 
 

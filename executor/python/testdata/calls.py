@@ -9,6 +9,7 @@ from cascade import CallFailed, Future, as_completed, context, get, options, wai
 from cascade.context import Options
 from cascade.executor.calls import Calls
 from cascade.executor.outputs import Memory
+from cascade.wire import codec
 from cascade.wire import messages as m
 
 RUN = 7
@@ -25,8 +26,16 @@ class Agent:
                                              kind=types.SimpleNamespace(m=m.Kind()))  # fmt: skip
         self.calls = Calls(self, Memory(self), self.current)
 
+    granted = True
+
+    def mine(self, calls, what, do):
+        return do()
+
+    def gone(self, what):
+        return RuntimeError(f"{what}: the task that called it has ended")
+
     def send(self, message):
-        self.sent.append(message)
+        self.sent.append(codec.decode(message) if isinstance(message, bytes) else message)
 
     def in_main(self):
         return True

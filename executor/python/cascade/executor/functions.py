@@ -86,12 +86,19 @@ def python_name(name: str) -> str:
     return name.replace("-", "_")
 
 
+CODE = "cascade_function-"  # before the hash of a function that is the first input of its runs
+
+
 class Function:
     """A function prepared for the runs of a kind."""
 
-    def __init__(self, name: str, inputs: Sequence[KindIn], outputs: Sequence[KindOut], parameters: Sequence[str]) -> None:
-        """Finds the function and compares it with the job. parameters are the names of those of one run."""
-        self.call = call = resolve(name)
+    def __init__(
+        self, name: str, call: Callable[..., Any], inputs: Sequence[KindIn], outputs: Sequence[KindOut], parameters: Sequence[str]
+    ) -> None:
+        """Compares a function with the job. parameters are the names of those of one run."""
+        self.call = self.function = call
+        self.first = 1 if inputs and inputs[0].name.startswith(CODE) else 0  # the input before is the function
+        inputs = inputs[self.first :]
         self.inputs = [python_name(i.name) for i in inputs]
         self.outputs = outputs
         self.streams = [i for i, o in enumerate(outputs) if o.generate != SINGLE]
@@ -101,7 +108,32 @@ class Function:
             (element_of(hints.get(parameter)) if declared.list else hints.get(parameter))
             for parameter, declared in zip(self.inputs, inputs, strict=True)
         ]
+        self._by_place([i.name for i in inputs])
         self._fit(name, parameters)
+
+    def _by_place(self, given: Sequence[str]) -> None:
+        """Has a function that takes some arguments by place alone called by name as well: more than it names are NAME-0, NAME-1, ..."""
+        try:
+            parameters = inspect.signature(self.call).parameters.values()
+        except (TypeError, ValueError):
+            return
+        rest = next((p.name + "-" for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+        more = [python_name(n) for n in given if rest and n.startswith(rest)]
+        first = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY or more and p.kind is p.POSITIONAL_OR_KEYWORD]
+        if not (first or more):
+            return
+        call, before = self.call, [n for n in first if n in given] + more
+
+        @functools.wraps(call)
+        def spread(**named: Any) -> Any:
+            return call(*[named.pop(n) for n in before], **named)
+
+        del spread.__wrapped__
+        kinds = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        spread.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*kinds, *(inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in more), *(p for p in parameters if p.kind is p.VAR_KEYWORD)]
+        )
+        self.call = spread
 
     def _fit(self, name: str, parameters: Sequence[str]) -> None:
         given = [*self.inputs, *map(python_name, parameters)]
@@ -116,7 +148,7 @@ class Function:
             signature.bind(**dict.fromkeys(given))
         except TypeError as e:
             raise SetupError(f"function {name} does not take what it is given: {e}; it is {name}{signature}") from None
-        inner = inspect.unwrap(self.call)
+        inner = inspect.unwrap(self.function)
         if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
             raise SetupError(f"function {name} is async: nothing would await it: write def, and asyncio.run(...) in it")
         makes = inspect.isgeneratorfunction(inner)
@@ -132,7 +164,7 @@ class Function:
 @functools.lru_cache(maxsize=256)
 def prepared(name: str, inputs: tuple[KindIn, ...], outputs: tuple[KindOut, ...], parameters: tuple[str, ...]) -> Function:
     """A Function for all kinds that say the same: to look at a signature and its annotations takes as long as many a task."""
-    return Function(name, inputs, outputs, parameters)
+    return Function(name, resolve(name), inputs, outputs, parameters)
 
 
 _LAZY = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, map, filter, zip, enumerate, reversed)

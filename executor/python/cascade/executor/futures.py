@@ -2,55 +2,46 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import typing
+import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Protocol
 
-from ..context import Future, places
-from ..values import hints_of
+from ..context import Future, strand
 from ..wire import messages as m
-from .functions import resolve
+from .targets import Target
 
 MOST_REFS = 16  # calls that a wait names
-
-
-class Signature(NamedTuple):
-    """What a caller has to know of a function."""
-
-    names: Sequence[str]  # of the parameters that can be given by place
-    stream: bool  # it yields
-    want: Any  # annotation of what it returns or yields
-
-
-@functools.lru_cache(maxsize=256)
-def signature_of(name: str) -> Signature:
-    """The signature of a function by its name."""
-    function = resolve(name)
-    stream = inspect.isgeneratorfunction(inspect.unwrap(function))
-    want = hints_of(function).get("return")
-    if stream:
-        want = next(iter(typing.get_args(want)), None)
-    try:
-        names = places(function)
-    except (TypeError, ValueError):  # of a builtin
-        names = []
-    return Signature(names, stream, want)
 
 
 class State:
     """A call, or a value that was put."""
 
-    __slots__ = ("elements", "end", "holds", "name", "order", "put", "ref", "stream", "want")
+    __slots__ = ("elements", "end", "holds", "listeners", "name", "order", "put", "ref", "several", "target")
 
-    def __init__(self, ref: m.CallRef, name: str, want: Any = None, stream: bool = False, put: m.Desc | None = None) -> None:
-        self.ref, self.name, self.want, self.stream, self.put = ref, name, want, stream, put
+    def __init__(self, ref: m.CallRef, name: str, target: Target | None = None, put: m.Desc | None = None, returns: int = 1) -> None:
+        self.ref, self.name, self.target, self.put = ref, name, target, put
+        self.several = returns > 1
+        self.listeners: list[Callable[[], Any]] | None = None  # called when it ends, with the lock held
         self.end: m.CallEnd | None = None
         self.order = 0  # it is the order-th that ended
         self.elements: list[m.Desc] = []
-        self.holds = 1  # the Future, and the views of shared memory
+        self.holds = returns  # its Futures, and the views of shared memory
+
+    @property
+    def stream(self) -> bool:
+        """Whether it is a call of a function that yields."""
+        return self.target is not None and self.target.stream
+
+    @property
+    def says(self) -> str:
+        """How it stands, for people."""
+        if self.put is not None:
+            return "is here"
+        if self.end is None:
+            return "has not ended"
+        error = self.end.error
+        return "has ended" if error is None else "was cancelled" if error.kind == m.CANCELLED else "has failed"
 
 
 class Owner(Protocol):
@@ -58,7 +49,13 @@ class Owner(Protocol):
 
     released: deque[State]  # of futures that are gone
 
-    def result(self, state: State, timeout: float | None) -> Any: ...
+    def result(self, state: State, output: int, timeout: float | None) -> Any: ...
+
+    def listen(self, state: State, told: Callable[[], Any]) -> None: ...
+
+    def later(self, do: Callable[[], Any]) -> None: ...
+
+    def awaiting(self, more: int) -> None: ...
 
     def yielded(self, state: State, n: int) -> bool: ...
 
@@ -72,14 +69,16 @@ class Owner(Protocol):
 class Called(Future):
     """A Future of a run."""
 
-    def __init__(self, calls: Owner, state: State) -> None:
+    __slots__ = ("_known", "calls", "output", "state")
+
+    def __init__(self, calls: Owner, state: State, output: int = 0) -> None:
         super().__init__()
-        self.calls, self.state = calls, state
+        self.calls, self.state, self.output = calls, state, output
         self._known = False
 
     def result(self, timeout: float | None = None) -> Any:
         """The value; see Future."""
-        return self.take(lambda: self.calls.result(self.state, timeout))
+        return self.take(lambda: self.calls.result(self.state, self.output, timeout))
 
     def take(self, value: Callable[[], Any]) -> Any:
         """The value, which is made once."""
@@ -87,6 +86,52 @@ class Called(Future):
             self._value = value()
             self._known = True
         return self._value
+
+    def failed(self) -> bool:
+        """Whether the call has failed; see Future."""
+        return self.done() and self.state.end is not None and self.state.end.error is not None
+
+    def add_done_callback(self, function: Callable[[Future], Any]) -> None:
+        """Has a function called at the end; see Future."""
+        self.calls.listen(self.state, lambda: self.calls.later(lambda: function(self)))
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """The value, for a coroutine; see Future."""
+        import asyncio  # loads what most programs do without
+
+        loop = asyncio.get_running_loop()
+        ended, calls = loop.create_future(), self.calls
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def told() -> None:
+            calls.awaiting(-1)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(end)
+
+        if not self._known:
+            calls.awaiting(1)
+            calls.listen(self.state, told)
+            yield from ended
+            if not self._near():
+                yield from loop.run_in_executor(None, self._fetch)
+        return self.result()
+
+    def _near(self) -> bool:
+        """Whether the value, or the error, has come with the message of the end."""
+        end, put = self.state.end, self.state.put
+        outputs = (put,) if put is not None else self.state.elements or (() if end is None else end.outputs)
+        return all(d.place.kind == m.INLINE for d in outputs)
+
+    def _fetch(self) -> None:
+        """Brings the value into memory, in a thread that is not the program's."""
+        with strand("cascade-await"), contextlib.suppress(Exception):
+            self.result()
+
+    def __repr__(self) -> str:
+        return f"<Future of {self.state.name}, which {self.state.says}>"
 
     def done(self) -> bool:
         """Whether the call has ended; see Future."""
@@ -117,6 +162,8 @@ class Called(Future):
 class Element(Future):
     """An element of a series, which is there."""
 
+    __slots__ = ("calls", "number", "series", "state")
+
     def __init__(self, series: Called, number: int) -> None:
         super().__init__()
         self.series, self.number = series, number  # which is not dropped before
@@ -129,6 +176,8 @@ class Element(Future):
 
 class InputFuture(Future):
     """An input of a run, to be passed on."""
+
+    __slots__ = ("calls", "given", "index", "name")
 
     def __init__(self, calls: Owner, name: str, index: int, given: m.Desc) -> None:
         super().__init__()

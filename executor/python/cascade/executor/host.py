@@ -38,6 +38,20 @@ class Host(Protocol):
     def wait(self, timeout: int | None = None) -> bool:
         """Waits for messages, and takes them; for the main thread."""
 
+    granted: bool  # an agent granted the run: it releases its core while it waits, and may be repeated
+
+    def mine(self, calls: Any, what: str, do: Callable[[], Any]) -> Any:
+        """Does something for calls of the run in the caller's thread, or refuses that."""
+
+    def gone(self, what: str) -> Exception:
+        """Why what belongs to a run that has ended cannot be done."""
+
+    def finds(self, module: str) -> bool:
+        """Whether hosts of calls find a module by its name, if this process does."""
+
+    def until(self, there: Callable[[], bool], each: Callable[[], None]) -> None:
+        """Waits for messages until something is so; each is called before every wait."""
+
     def in_main(self) -> bool:
         """Whether the caller is the thread in which the task's function runs."""
 

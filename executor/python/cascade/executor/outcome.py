@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import traceback
-import types
 from typing import TYPE_CHECKING
 
-from ..context import Cancelled
+from ..context import CallFailed, Cancelled, RemoteTraceback
 from ..wire import messages as m
 from .functions import SetupError, missing
 from .queue import Run, Stopped
@@ -91,17 +90,25 @@ def leads_to(error: BaseException | None, kind: type[BaseException]) -> bool:
 
 
 def _codes(error: BaseException) -> list[str]:
-    """The classes of an exception and of what caused it."""
-    return [type(e).__qualname__ for e in _chain(error)]
+    """The classes of an exception and of what caused it, in called functions too."""
+    found: list[str] = []
+    for e in _chain(error):
+        if not isinstance(e, RemoteTraceback):
+            found += [type(e).__qualname__, *(e.codes if isinstance(e, CallFailed) else ())]
+    return found
 
 
 def _stack(error: BaseException) -> str:
-    """The traceback, without the frames of the executor."""
-    tb: types.TracebackType | None = error.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_OWN):
-        tb = tb.tb_next
+    """The traceback, without the frames of this package."""
     try:
-        return "".join(traceback.format_exception(type(error), error, tb)).rstrip()
+        told = traceback.TracebackException.from_exception(error)
+        todo: list[traceback.TracebackException | None] = [told]
+        while todo:
+            if (one := todo.pop()) is not None:
+                one.stack = traceback.StackSummary.from_list([f for f in one.stack if not f.filename.startswith(_OWN)])
+                todo += [one.__cause__, one.__context__]
+        return "".join(told.format()).rstrip()
     except Exception:  # it looks for files by their names, which are any text: then without lines of theirs
-        frames = [traceback.FrameSummary(f.f_code.co_filename, line, f.f_code.co_name, line="") for f, line in traceback.walk_tb(tb)]
-        return "".join(["Traceback (most recent call last):\n", *traceback.format_list(frames), _one_line(error)])
+        frames = [traceback.FrameSummary(f.f_code.co_filename, line, f.f_code.co_name, line="") for f, line in traceback.walk_tb(error.__traceback__)]
+        own = [f for f in frames if not f.filename.startswith(_OWN)]
+        return "".join(["Traceback (most recent call last):\n", *traceback.format_list(own), _one_line(error)])

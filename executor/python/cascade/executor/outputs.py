@@ -32,7 +32,7 @@ from ..values import (
     unpacked,
 )
 from ..wire import messages as m
-from .functions import Function, prepared, refuse_lazy, split
+from .functions import CODE, Function, SetupError, prepared, refuse_lazy, split
 from .memory import Aside, Region, address, let_go, map_range, protect
 from .outcome import KindError
 from .queue import LiveValue, Run
@@ -71,14 +71,14 @@ class Memory:
             if not kind.m.function:
                 raise KindError(m.SETUP, "this executor runs Python functions, no commands")
             # Not interrupted: half an import cannot be repaired.
-            function = kind.function = prepared(kind.m.function, tuple(kind.m.inputs), tuple(kind.m.outputs), tuple(parameters))
+            function = kind.function = self._prepared(run, parameters)
             self._worker.imported()
         named = self._arguments(run, function, parameters) if run.inputs else parameters
         if kind.m.timeout:
             run.deadline = time.perf_counter_ns() + kind.m.timeout  # what it imports does not count
         self._worker.check(run)
-        if len(run.inputs) != len(function.inputs):
-            raise KindError(m.INPUT, f"the run has {len(run.inputs)} inputs, its kind {len(function.inputs)}")
+        if len(run.inputs) != len(kind.m.inputs):
+            raise KindError(m.INPUT, f"the run has {len(run.inputs)} inputs, its kind {len(kind.m.inputs)}")
         result = self._worker.call(function.call, **named)
         if named is not parameters:
             named.clear()  # nothing here keeps the inputs
@@ -97,10 +97,25 @@ class Memory:
             if desc is not None:
                 outputs.append(desc)
 
+    def _prepared(self, run: Run, parameters: dict[str, Any]) -> Function:
+        """The function of a run, which its name stands for or its first input holds."""
+        kind = run.kind.m
+        if not (kind.inputs and run.inputs and kind.inputs[0].name.startswith(CODE)):
+            return prepared(kind.function, tuple(kind.inputs), tuple(kind.outputs), tuple(parameters))
+        from .. import byvalue  # loads what only such functions need
+
+        code = self.load(run, run.inputs[0].data[0], bytes, {})
+        try:
+            call = byvalue.function(kind.function, kind.inputs[0].name.removeprefix(CODE), code)
+        except byvalue.NotLoaded as e:
+            raise SetupError(str(e), e.stack) from None
+        return Function(kind.function, call, kind.inputs, kind.outputs, tuple(parameters))
+
     def _arguments(self, run: Run, function: Function, parameters: dict[str, Any]) -> dict[str, Any]:
         named = dict(parameters)
         spans = self._spans(run)
-        for name, given, declared, want in zip(function.inputs, run.inputs, run.kind.m.inputs, function.wants, strict=False):
+        inputs, kinds = run.inputs[function.first :], run.kind.m.inputs[function.first :]
+        for name, given, declared, want in zip(function.inputs, inputs, kinds, function.wants, strict=False):
             try:
                 if declared.list:
                     named[name] = [self.load(run, d, want, spans) for d in given.data if d.place.kind != m.NOWHERE]
@@ -389,13 +404,15 @@ class Memory:
         token = self._token
         current = worker.current
         worker.send(m.LeaseReq(token, size, file, 0 if run is None else run.id))
-        while token not in worker.leases:
+
+        def each() -> None:
             if current is not None:
                 worker.check(current)
             if self.return_wanted and current is not None and not current.used_standing:
                 self.return_standing()
                 worker.flush()
-            worker.wait()
+
+        worker.until(lambda: token in worker.leases, each)
         lease = worker.leases.pop(token)
         if lease.error:
             raise KindError(m.STORE, f"{size} bytes of shared memory: {lease.error}")

@@ -27,7 +27,7 @@ from ..wire import codec, columns
 from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.pipes import connect
-from .calls import NOT_HERE, Calls
+from .calls import Calls
 from .code import Code
 from .leftover import Leftover
 from .logs import Logs
@@ -48,11 +48,16 @@ LINGER = 50_000_000  # ns after the last run for which the helper goes on lookin
 IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
 INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not clean up
 MAX_ROW = 512  # runs in one report, at most
+NOT_HERE = (
+    "{}: only the thread in which the task's function runs can do that, or another one in a block `with cascade.strand(NAME):`"
+)
 _SIGNAL = signal.SIGRTMIN + 5  # interrupts the main thread
 
 
 class Worker:
     """Runs tasks for one agent; run() is called by the main thread."""
+
+    granted = True
 
     def __init__(self, address: str, token: str, pipes: bool, words: str = "", code: str = "", debug: bool = False) -> None:
         """Connects to the agent, which may take a link over pipes, and holds pipes of what tasks print in the folder words.
@@ -313,6 +318,12 @@ class Worker:
             self._watch()
         return bool(ready)
 
+    def until(self, there: Callable[[], bool], each: Callable[[], None]) -> None:
+        """Waits for messages until something is so."""
+        while not there():
+            each()
+            self.wait()
+
     def check(self, run: Run) -> None:
         """Raises Stopped when a run must not go on."""
         if run.stopped is not None:
@@ -472,6 +483,28 @@ class Worker:
             if self.calls is None:
                 self.calls = Calls(self, self.memory, self.current)
             return self.calls
+
+    def mine(self, calls: Calls, what: str, do: Callable[[], Any]) -> Any:
+        """Does something for the function of a run, in its thread or in one of its strands."""
+        if self.current is not calls.run:
+            raise self.gone(what)
+        if self.in_main():
+            return self.aside(lambda _: (do(),))[0]
+        strand = context._strand.get()
+        if strand is None or strand.calls is not calls:
+            raise RuntimeError(NOT_HERE.format(what))
+        try:
+            return do()
+        except Stopped as e:
+            raise context.Cancelled(str(e)) from None
+
+    def finds(self, module: str) -> bool:
+        """Hosts of calls have the environment of this process."""
+        return True
+
+    def gone(self, what: str) -> Exception:
+        """What is said of a run that has ended."""
+        return RuntimeError(f"{what}: the task that called it has ended")
 
     def in_main(self) -> bool:
         """Whether the caller is the main thread."""

@@ -98,7 +98,9 @@ def decode(head: bytes) -> Message | None:
 
 
 def encode(message: Message) -> bytes:
-    """The bytes of a message."""
+    """The bytes of a message, which may be bytes already."""
+    if type(message) is bytes:
+        return message
     packed: bytes = msgpack.packb((NUMBERS[type(message)], message), unicode_errors=ERRORS)
     return packed
 

@@ -419,6 +419,8 @@ class Log(NamedTuple):
     run: int = 0
     stream: int = 1
     text: bytes = b""
+    function: str = ""
+    agent: str = ""
 
 
 class Reply(NamedTuple):

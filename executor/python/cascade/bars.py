@@ -1,13 +1,15 @@
-"""The progress of a job that a client waits for, on standard error or in a notebook."""
+"""The progress of a job or of calls that are waited for, on standard error or in a notebook."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from . import screen
+from .context import Future, as_completed
 from .peer import RequestError
 from .wire import messages as m
 
@@ -58,14 +60,17 @@ class Bar:
 
     def update(self, p: m.Progress) -> None:
         """Shows how a job stands."""
-        if not self._on:
-            return
         total, done = sum(g.total for g in p.groups), sum(g.done for g in p.groups)
         failed, running = sum(g.failed for g in p.groups), sum(g.running for g in p.groups)
+        self.show(p.name, done, total, f"{running} running" + (f", {failed} failed" if failed else ""))
+
+    def show(self, name: str, done: int, total: int, more: str = "") -> None:
+        """Shows how many of some are done."""
+        if not self._on:
+            return
         part = done / total if total else 0.0
         bar = "#" * int(part * 30)
-        name, bad = screen.line(p.name), f", {failed} failed" if failed else ""
-        line = f"{name} [{bar:<30}] {done}/{total} done, {running} running{bad}"
+        line = f"{screen.line(name)} [{bar:<30}] {done}/{total} done" + (f", {more}" if more else "")
         if self._display is not None:
             self._display.update({"text/plain": line}, raw=True)
         else:
@@ -82,3 +87,24 @@ class Bar:
         """Nothing more is shown."""
         if self._on and self._display is None:
             self._to.write("\n")
+
+
+_SHOWN = 0.1  # seconds between two looks of calls
+
+
+def progress(futures: Iterable[Future], *, name: str = "calls", show: bool | None = None) -> list[Future]:
+    """Waits until all calls have ended, well or not, shows meanwhile how many have, and returns their futures in order.
+
+    It shows that on standard error, or in the notebook; by default on a terminal or in a notebook, with show=True elsewhere too.
+    """
+    futures = list(futures)
+    bar, done, failed, shown = Bar(show), 0, 0, 0.0
+    for future in as_completed(futures):
+        done += 1
+        failed += future.failed()
+        if (now := time.monotonic()) - shown > _SHOWN:
+            shown = now
+            bar.show(name, done, len(futures), f"{failed} failed" if failed else "")
+    bar.show(name, done, len(futures), f"{failed} failed" if failed else "")
+    bar.end()
+    return futures

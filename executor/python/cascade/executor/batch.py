@@ -1,0 +1,64 @@
+"""Calls on their way to the agent, as the bytes of one message: what is written at once is not held as objects until then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+
+from ..values import MSGPACK
+from ..wire import messages as m
+from ..wire.codec import NUMBERS
+from ..wire.text import ERRORS
+
+MOST_CALLS = 1000  # in one message
+MOST_BYTES = 1 << 20  # of values in one message, about
+_REF, _DATA = tuple(m.CallRef()), tuple(m.Ref())
+
+
+class Batch:
+    """The calls and values of one message. One thread at a time adds to it."""
+
+    def __init__(self, run: int) -> None:
+        self.run, self.once = run, False
+        self.kinds: list[m.CallKind] = []
+        self.items: list[bytes] = []
+        self.size = 0  # bytes of values in it
+        self._pack: Any = msgpack.Packer(unicode_errors=ERRORS).pack
+
+    def value(self, port: int, data: m.Desc) -> bytes:
+        """An input that is a value."""
+        self.size += len(data.place.bytes)
+        return self._pack(m.CallInput(port, data=data))  # type: ignore[no-any-return]
+
+    def number(self, port: int, value: Any) -> bytes | None:
+        """An input that is None, True, False, or a number; None for one of more than 64 bits."""
+        try:
+            data = self._pack(value)
+        except OverflowError:
+            return None
+        self.size += len(data)
+        place = m.INLINE, data, 0, 0, 0, ""
+        return self._pack((port, m.FROM_VALUE, _REF, 0, 0, 0, 0, (_DATA, 0, MSGPACK, "", (), len(data), b"", place)))  # type: ignore[no-any-return]
+
+    def input(self, given: m.CallInput) -> bytes:
+        """An input that is none of the values."""
+        return self._pack(given)  # type: ignore[no-any-return]
+
+    def add(self, ref: m.CallRef, kind: int, name: str, inputs: Sequence[bytes]) -> None:
+        """Adds a call, or a value (kind 0), with its inputs."""
+        pack, n = self._pack, len(inputs)
+        head = bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")
+        self.items.append(b"".join((b"\x95", pack(ref), pack(kind), pack(name), b"\xc4\0", head, *inputs)))
+
+    def full(self) -> bool:
+        """Whether it is to leave."""
+        return len(self.items) >= MOST_CALLS or self.size >= MOST_BYTES
+
+    def take(self) -> bytes:
+        """The message; then it is empty."""
+        items, kinds, self.items, self.kinds, self.size = self.items, self.kinds, [], [], 0
+        pack = self._pack
+        head = b"\x92" + pack(NUMBERS[m.Calls]) + b"\x94" + pack(self.run) + pack(self.once) + pack(kinds)
+        return b"".join((head, b"\xdd" + len(items).to_bytes(4, "big"), *items))

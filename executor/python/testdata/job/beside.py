@@ -1,0 +1,13 @@
+"""A module beside a program, which its functions find by name."""
+
+import cascade
+
+
+@cascade.remote
+def triple(x):
+    return 3 * x
+
+
+@cascade.remote
+def of_both(x):
+    return [triple.remote(x).result(), __name__]
