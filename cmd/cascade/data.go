@@ -163,7 +163,7 @@ func (l *logs) end(rows []comms.TaskRow) {
 		}
 	}
 	if l.left > 0 {
-		fmt.Fprintf(l.a.err, "and %s more: name one, or give --all\n", plural(l.left, "task"))
+		l.a.note("and %s more: name one, or give --all", plural(l.left, "task"))
 	}
 }
 
@@ -328,7 +328,7 @@ func (a *app) noteMissing(missing []string) {
 		missing = append(missing[:namedFailures:namedFailures], fmt.Sprintf("and %d more", n-namedFailures))
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(a.err, "note: not there: %s\n", strings.Join(missing, ", "))
+		a.note("not there: %s", strings.Join(missing, ", "))
 	}
 }
 

@@ -42,7 +42,7 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 		return rowJob(client, named[0])
 	}
 	if len(name) < 4 || strings.Trim(name, "0123456789abcdef-") != "" { // no ID begins or ends so
-		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
+		return nil, noJob(name)
 	}
 	var found comms.JobRow
 	n := 0
@@ -56,11 +56,19 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 	}
 	switch n {
 	case 0:
-		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
+		return nil, noJob(name)
 	case 1:
 		return rowJob(client, found)
 	}
 	return nil, badInputf("%q begins or ends the IDs of %d jobs: give more of it", name, n)
+}
+
+// noJob is the error of a name that no job has.
+func noJob(name string) error {
+	if name == "last" {
+		return notHere{hintedf("cascade run FILE runs one", "there is no last job: %w", errNothing)}
+	}
+	return notHere{hintedf("cascade ls jobs lists them", "no job %q here", name)}
 }
 
 func rowJob(client *cascade.Client, r comms.JobRow) (*cascade.Job, error) {
@@ -106,7 +114,7 @@ job until it ends.
 				if all {
 					most = 0
 				}
-				return a.withJobs(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) })
+				return a.listing(a.withJobs(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) }))
 			}
 			return a.withJob(ctx, append(args, "last")[0], func(client *cascade.Client, j *cascade.Job) error {
 				cut := ""
@@ -195,14 +203,14 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) er
 		return err
 	}
 	if more && !a.json {
-		fmt.Fprintf(a.err, "these are the newest %d: --all lists all\n", most)
+		a.note("these are the newest %d: --all lists all", most)
 	}
 	if !a.alone {
 		return nil
 	}
 	left, err := openJobs(ctx, client)
 	if err == nil && len(left) > 0 {
-		fmt.Fprintf(a.err, "no run is under way here; `cascade run` goes on with %s\n", plural(len(left), "job"))
+		a.note("no run is under way here; `cascade run` goes on with %s", plural(len(left), "job"))
 	}
 	return err
 }
@@ -220,15 +228,15 @@ func (a *app) lsCommand() *cobra.Command {
 	jobs := &cobra.Command{
 		Use: "jobs", Short: "List jobs", Example: "  cascade ls jobs\n  cascade ls jobs --to hpc --json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withJobs(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) })
+			return a.listing(a.withJobs(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) }))
 		},
 	}
 	agents := &cobra.Command{
 		Use: "agents", Short: "List agents and the resources of their hosts", Example: "  cascade ls agents --to hpc", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withJobs(c.Context(), func(client *cascade.Client) error {
+			return a.listing(a.withJobs(c.Context(), func(client *cascade.Client) error {
 				return a.listAgents(c.Context(), client)
-			})
+			}))
 		},
 	}
 	c.AddCommand(jobs, agents, a.listCallsCommand(),
@@ -284,6 +292,11 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 // taskStates are those in which a task can be, as rows call them.
 func taskStates() []string {
 	return []string{"waiting", "ready", "running", "done", "failed", "skipped", "cancelled"}
+}
+
+// jobPhases are those in which a job can be, as rows call them.
+func jobPhases() []string {
+	return []string{"queued", "held", "running", "done", "failed", "cancelled"}
 }
 
 // soFar sets how long a task that runs has taken up to now. Rows of other things stay.

@@ -14,10 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/docker/go-units"
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/internal/screen"
 )
@@ -37,6 +35,20 @@ func (a *app) printJSON(v any) error {
 	}
 	_, err = fmt.Fprintf(a.out, "%s\n", b)
 	return err
+}
+
+// note tells the user something on standard error that is no error.
+func (a *app) note(format string, args ...any) {
+	text := screen.Line(fmt.Sprintf(format, args...))
+	switch {
+	case a.quiet:
+	case a.json:
+		if b, err := json.Marshal(map[string]string{"note": text}); err == nil { // it is a text
+			fmt.Fprintf(a.err, "%s\n", b)
+		}
+	default:
+		fmt.Fprintf(a.err, "%s\n", text)
+	}
 }
 
 // table prints rows with the columns that the row type's json names give, or
@@ -215,19 +227,3 @@ func localTime(s, layout string) string {
 }
 
 func size(n uint64) string { return units.BytesSize(float64(n)) }
-
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  cascade version\n  cascade version --json",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				return a.printJSON(map[string]string{"version": cascade.Version()})
-			}
-			_, err := fmt.Fprintln(a.out, "cascade", cascade.Version())
-			return err
-		},
-	}
-}
