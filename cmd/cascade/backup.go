@@ -58,7 +58,7 @@ they are lost and still needed, they are recomputed.`,
 			return err
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "output `file`, which nobody else can read")
+	c.Flags().StringVarP(&output, "output", "o", "", "output `file`, which only its owner can read")
 	return c
 }
 

@@ -305,7 +305,7 @@ agent stops. SIGTERM to its process does the same.`,
 				if a.json {
 					return nil
 				}
-				_, err := fmt.Fprintf(a.out, "agent %s leaves: cascade ls agents tells when it is gone\n", args[0])
+				_, err := fmt.Fprintf(a.out, "agent %s leaves: cascade ls hosts tells when it is gone\n", args[0])
 				return err
 			})
 		},

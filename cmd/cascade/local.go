@@ -93,8 +93,8 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 	if err != nil {
 		return err
 	}
-	for _, r := range left {
-		a.note("going on with job %s (%s), which was cut off", r.Name, r.ID)
+	for i := range left {
+		a.tellLeft(ctx, cluster.Client, &left[i])
 	}
 	a.left = left
 	err = f(cluster.Client)
@@ -103,6 +103,18 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 		return err
 	}
 	return errors.Join(err, a.waitForOthers(ctx, cluster, left))
+}
+
+// tellLeft says what becomes of a job that an earlier run left.
+func (a *app) tellLeft(ctx context.Context, client *cascade.Client, r *comms.JobRow) {
+	id, err := comms.ParseJobID(r.ID)
+	if err == nil {
+		if session, err := isSession(ctx, client, id)(); err == nil && session {
+			a.note("ending %s (%s), whose program has ended", r.Name, r.ID)
+			return
+		}
+	}
+	a.note("going on with job %s (%s), which was cut off", r.Name, r.ID)
 }
 
 // openJobs lists the jobs that run or could.

@@ -64,6 +64,7 @@ type app struct {
 	json     bool
 	quiet    bool
 	verbose  int
+	list     listing
 	color    string // mode of --color
 	progress string // mode of --progress
 	tcp      bool
@@ -98,7 +99,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	end()
 	code, err := a.stdout.ended(err)
-	if err != nil && !errors.Is(err, errUnread) {
+	if err != nil && !errors.Is(err, errUnread) && !errors.Is(err, errInterrupted) {
 		a.printError(err, args)
 	}
 	return code
@@ -187,7 +188,7 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
 }
 
 // elsewhere is what other tools call commands that have another name here.
-var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks": "ls tasks JOB", "agents": "ls agents", "nodes": "ls agents",
+var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks": "ls tasks JOB", "agents": "ls hosts", "nodes": "ls hosts",
 	"ps": "status", "top": "status last --watch", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
 	"restart": "rerun JOB", "kill": "cancel JOB", "stop": "cancel JOB", "abort": "cancel JOB", "delete": "forget JOB", "rm": "forget JOB", "remove": "forget JOB",
 	"check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
