@@ -7,6 +7,10 @@ import (
 	"github.com/cascade-run/cascade/comms/internal/msgpack"
 )
 
+// Protocol is the version of the protocol. Within a version messages and fields are only
+// added: peers skip what they do not know.
+const Protocol = 1
+
 // Type numbers a message on the wire. Types below Optional must be understood:
 // a receiver that does not know one answers by closing the link. Types from
 // Optional on may be ignored. Numbers are never used again for something else.

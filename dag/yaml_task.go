@@ -102,9 +102,9 @@ func (j *jobFile) duration(n *yaml.Node, what string) time.Duration {
 	if !ok {
 		return 0
 	}
-	d, err := time.ParseDuration(s)
+	d, err := ParseDuration(s)
 	if err != nil || d <= 0 {
-		j.problem(n, fmt.Sprintf("%s is %q, not a duration", what, clip(s)), "write a number with its unit: 90s, 5m, 1h30m")
+		j.problem(n, fmt.Sprintf("%s is %q, not a duration", what, clip(s)), "write a number with its unit: 90s, 5m, 1h30m, 2d")
 		return 0
 	}
 	return d

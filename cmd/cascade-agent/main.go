@@ -29,6 +29,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade/agent"
+	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
@@ -118,9 +119,9 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.minFree, "min-free", "", "free disk space to leave: logs and environments leave 1.5 times as much, spilled datasets twice; set it to --min-free of a controller on the same disk (default 256MiB)")
 	s.StringVar(&f.gangPorts, "gang-ports", "27000-28999", "port range for members of gangs, one port each")
 	s.IntVar(&f.cfg.Warm, "warm", 0, "number of executors to start before the first task (default one per core, negative none)")
-	s.DurationVar(&f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
-	s.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "time for running tasks to finish when the agent is stopped; the others run again elsewhere or later")
-	s.DurationVar(&f.cfg.ForwardAfter, "forward", 20*time.Millisecond, "how long calls of tasks wait here before they are forwarded to other agents; negative: never")
+	amount.Duration(s, &f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
+	amount.Duration(s, &f.cfg.Drain, "drain", 10*time.Second, "time for running tasks to finish when the agent is stopped; the others run again elsewhere or later")
+	amount.Duration(s, &f.cfg.ForwardAfter, "forward", 20*time.Millisecond, "how long calls of tasks wait here before they are forwarded to other agents; negative: never")
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
 	s.BoolVar(&f.cfg.Unfused, "no-fusion", false, "dispatch each task separately, when its inputs are published (slower; for debugging)")

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
@@ -39,15 +40,16 @@ func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int 
 
 // flags is what the command line says.
 type flags struct {
-	cfg      controller.Config
-	network  daemon.Network
-	lateHook string
-	metrics  string
-	minFree  string
-	memory   string
-	bytes    string
-	durable  cascade.Durability
-	verbose  int
+	cfg       controller.Config
+	network   daemon.Network
+	lateHook  string
+	metrics   string
+	minFree   string
+	memory    string
+	bytes     string
+	durable   cascade.Durability
+	bandwidth float64
+	verbose   int
 }
 
 func command(signals <-chan os.Signal) *cobra.Command {
@@ -82,20 +84,20 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 	s.Var(&f.durable, "durability", "what acknowledged data survives: a crash of every process (faster), or also a power loss")
 	s.StringVar(&f.minFree, "min-free", "", "free disk space below which submits are refused and commits wait (default 256MiB)")
 	s.StringVar(&f.memory, "gcs-memory", "", "memory for the store's tables and caches (default 64MiB)")
-	s.DurationVar(&f.cfg.Retain.Age, "keep", 0, "delete ended jobs after this time, except those submitted with --keep (default 720h; negative: never)")
+	amount.Duration(s, &f.cfg.Retain.Age, "keep", 0, "delete ended jobs after this time, except those submitted with --keep (default 30d; negative: never)")
 	s.IntVar(&f.cfg.Retain.Jobs, "keep-jobs", 0, "maximum number of ended jobs; the earliest are deleted first (default 1000000; negative: unlimited)")
 	s.StringVar(&f.bytes, "keep-bytes", "", "maximum size of ended jobs in the store (default 4GiB; all: unlimited)")
-	s.DurationVar(&f.cfg.Grace, "grace", 0, "time for a lost agent to reconnect before its tasks move to others (default 30s)")
-	s.DurationVar(&f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
-	s.DurationVar(&f.cfg.Unclaimed, "unclaimed", 0, "how long uploaded packages wait for their job before they are deleted (default 10m)")
+	amount.Duration(s, &f.cfg.Grace, "grace", 0, "time for a lost agent to reconnect before its tasks move to others (default 30s)")
+	amount.Duration(s, &f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
+	amount.Duration(s, &f.cfg.Unclaimed, "unclaimed", 0, "how long uploaded packages wait for their job before they are deleted (default 10m)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
-	s.Int64Var(&f.cfg.Network, "network", 0, "planned bandwidth in `bits` per second between hosts without measurements (default as measured between others, else 10 Gbit/s)")
+	amount.Bandwidth(s, &f.bandwidth, "bandwidth", "planned bandwidth between hosts without measurements, such as 1Gbit/s (default as measured between others, else 10Gbit/s)")
 	s.BoolVar(&f.cfg.Spread, "spread", true, "run a job on several agents if it gains by that; false: each job on one agent")
-	s.DurationVar(&f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread: minimum saving for which an idle agent steals ready tasks of another; 0: never")
+	amount.Duration(s, &f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread: minimum saving for which an idle agent steals ready tasks of another; 0: never")
 	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.StringVar(&f.cfg.Audit, "audit", "", "audit log `file` (JSON lines) (default audit.log in the state folder; none: no audit log)")
 	s.StringVar(&f.lateHook, "late-hook", "", "program to run, or http(s) URL to post to, when a job is predicted to miss a deadline; the program gets CASCADE_JOB, CASCADE_JOB_NAME, CASCADE_TENANT and CASCADE_LATE, the URL a JSON object with job, name, tenant and late (default none)")
-	s.DurationVar(&f.cfg.CertificateLife, "certificate-life", 0, "validity of the certificates of agents and clients, which renew themselves (default 168h for agents, 720h for clients)")
+	amount.Duration(s, &f.cfg.CertificateLife, "certificate-life", 0, "validity of the certificates of agents and clients, which renew themselves (default 7d for agents, 30d for clients)")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP without certificates; only for benchmarks on a private network")
 	return c
 }
@@ -103,6 +105,7 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 	cfg := f.cfg
 	cfg.Sync = f.durable == cascade.PowerLoss
+	cfg.Network = int64(f.bandwidth)
 	if f.lateHook != "" {
 		cfg.LateHook = []string{f.lateHook}
 	}

@@ -15,18 +15,22 @@ import (
 )
 
 func (a *app) clusterBackupCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "backup FILE",
+	var output string
+	c := &cobra.Command{
+		Use:   "backup -o FILE",
 		Short: "Back up the controller: its store and the authority's key",
 		Long: `Write jobs, lineage, profiles, members and tokens as of one moment, and the key
-of the cluster's authority, to FILE. Protect FILE like the state folder. The
-command works on the controller's host, with or without a running controller.
-Bytes of datasets belong to agents and are not included; if they are lost and
-still needed, they are recomputed.`,
-		Example: "  cascade cluster backup /backup/cascade.$(date +%F)",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			file, err := filepath.Abs(args[0])
+of the cluster's authority, to a file that is not there yet. Protect it like the
+state folder. The command works on the controller's host, with or without a
+running controller. Bytes of datasets belong to agents and are not included; if
+they are lost and still needed, they are recomputed.`,
+		Example: "  cascade cluster backup -o /backup/cascade.$(date +%F)",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output == "" || output == "-" {
+				return badInputf("backup: say which file to write (-o FILE); it holds a key and is not printed")
+			}
+			file, err := filepath.Abs(output)
 			if err != nil {
 				return err
 			}
@@ -54,6 +58,8 @@ still needed, they are recomputed.`,
 			return err
 		},
 	}
+	c.Flags().StringVarP(&output, "output", "o", "", "output `file`, which only its owner can read")
+	return c
 }
 
 func (a *app) clusterRestoreCommand() *cobra.Command {

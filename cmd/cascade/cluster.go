@@ -14,6 +14,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/admin"
+	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller"
@@ -95,7 +96,7 @@ From now on --to on this host accepts the cluster's name.`,
 				return err
 			}
 			if _, err := admin.RememberCluster(cfg.Name, daemon.ControllerSocket(cfg.State)); err != nil { // the authority is there, and its token is told once
-				fmt.Fprintf(a.err, "warning: %v; name the cluster by --to ADDRESS or --state %s\n", err, cfg.State)
+				a.note("warning: %v; name the cluster by --to ADDRESS or --state %s", err, cfg.State)
 			}
 			if a.json {
 				return a.printJSON(tokenObject{Cluster: cfg.Name, State: cfg.State, Token: t.String(), Role: "agent", Uses: cfg.Uses, Expires: expires})
@@ -111,7 +112,7 @@ The token admits %s until %s.
 	f := c.Flags()
 	f.StringVar(&cfg.Name, "name", "cascade", "name of the cluster")
 	f.IntVar(&cfg.Uses, "uses", 32, "number of hosts that the token admits")
-	f.DurationVar(&cfg.Life, "for", 24*time.Hour, "validity of the token")
+	amount.Duration(f, &cfg.Life, "for", 24*time.Hour, "validity of the token")
 	f.IntVar(&cfg.Shards, "shards", 0, "number of shards of the store (default 2)")
 	return c
 }
@@ -138,7 +139,7 @@ func (a *app) invite(ctx context.Context, o tokenObject, life time.Duration, how
 			return a.printJSON(o)
 		}
 		if how == "" {
-			fmt.Fprintf(a.err, "It admits %s until %s; for more: %s\n", plural(o.Uses, admitted(o.Role)), expires.Local().Format(time.DateTime), a.hint("cluster", "token", "--role", o.Role, "--uses", "N"))
+			a.note("It admits %s until %s; for more: %s", plural(o.Uses, admitted(o.Role)), expires.Local().Format(time.DateTime), a.hint("cluster", "token", "--role", o.Role, "--uses", "N"))
 			_, err = fmt.Fprintln(a.out, token)
 			return err
 		}
@@ -173,7 +174,7 @@ revoked when the token is used.`,
 	f.StringVar(&o.Role, "role", "agent", "role granted by the token: agent, admin, submit or observe")
 	f.StringVar(&o.Name, "name", "", "member name (default: chosen at join)")
 	f.IntVar(&o.Uses, "uses", 1, "number of members that the token admits")
-	f.DurationVar(&life, "for", time.Hour, "validity of the token")
+	amount.Duration(f, &life, "for", time.Hour, "validity of the token")
 	return c
 }
 
@@ -197,7 +198,7 @@ admin may do everything.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.Role, "role", "submit", "role of the person: observe, submit or admin")
-	f.DurationVar(&life, "for", 24*time.Hour, "validity of the token")
+	amount.Duration(f, &life, "for", 24*time.Hour, "validity of the token")
 	return c
 }
 
@@ -304,12 +305,12 @@ agent stops. SIGTERM to its process does the same.`,
 				if a.json {
 					return nil
 				}
-				_, err := fmt.Fprintf(a.out, "agent %s leaves: cascade ls agents tells when it is gone\n", args[0])
+				_, err := fmt.Fprintf(a.out, "agent %s leaves: cascade ls hosts tells when it is gone\n", args[0])
 				return err
 			})
 		},
 	}
-	c.Flags().DurationVar(&grace, "grace", 0, "time for running tasks to finish (default: --drain of the agent)")
+	amount.Duration(c.Flags(), &grace, "grace", 0, "time for running tasks to finish (default: --drain of the agent)")
 	c.Flags().StringVar(&reason, "reason", "", "reason, for the logs")
 	return c
 }

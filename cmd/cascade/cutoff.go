@@ -16,15 +16,29 @@ import (
 // nothing will change.
 
 // cutOff says what becomes of a job of that phase while nothing serves the state;
-// "" when it has ended or is served.
-func (a *app) cutOff(phase comms.JobPhase) string {
-	switch {
-	case !a.alone || phase.Final():
-		return ""
-	case phase == comms.JobHeld:
-		return "held: no run is under way here; `cascade release` and then `cascade run` go on with it"
+// "" when it has ended or is served. A session is lost with its program.
+func (a *app) cutOff(phase comms.JobPhase, session func() (bool, error)) (string, error) {
+	if !a.alone || phase.Final() {
+		return "", nil
 	}
-	return "cut off: no run is under way here; `cascade run` goes on with it"
+	of, err := session()
+	switch {
+	case err != nil:
+		return "", err
+	case of:
+		return "cut off: its program has ended, and no other goes on with a session; the next `cascade run` ends it", nil
+	case phase == comms.JobHeld:
+		return "held: no run is under way here; `cascade release` and then `cascade run` go on with it", nil
+	}
+	return "cut off: no run is under way here; `cascade run` goes on with it", nil
+}
+
+// isSession asks whether a job is that of a session.
+func isSession(ctx context.Context, client *cascade.Client, id comms.JobID) func() (bool, error) {
+	return func() (bool, error) {
+		g, _, err := client.Graph(ctx, id)
+		return err == nil && g.IsSession(), err
+	}
 }
 
 // stopped returns the progress of a job that is cut off: no task of it runs.
@@ -39,60 +53,63 @@ func stopped(p *cascade.Progress) *cascade.Progress {
 }
 
 // cutOffJob is the error for who waits for something of a job that is cut off.
-func (a *app) cutOffJob(ctx context.Context, j *cascade.Job) (cut error, err error) {
+func (a *app) cutOffJob(ctx context.Context, client *cascade.Client, j *cascade.Job) (cut error, err error) {
+	var asked error
 	err = j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
-		if why := a.cutOff(p.Phase); why != "" {
+		why := ""
+		if why, asked = a.cutOff(p.Phase, isSession(ctx, client, p.Job)); why != "" {
 			cut = errors.New(why)
 		}
 		return false
 	})
-	return cut, err
+	return cut, errors.Join(err, asked)
 }
 
-// jobLine is a row of ls jobs --json.
+// jobLine is a row of ls jobs. Stands is its phase, also that it is cut off; Why is its error, or
+// what it waits for.
 type jobLine struct {
 	comms.JobRow
-	CutOff string `json:"cut_off,omitempty"`
-}
-
-// jobCells is a row of ls jobs; Why is its error, or what it waits for.
-type jobCells struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Phase     string `json:"phase"`
-	Tasks     uint64 `json:"tasks"`
-	Done      uint64 `json:"done"`
-	Failed    uint64 `json:"failed"`
-	Submitted string `json:"submitted"`
-	Ended     string `json:"ended"`
-	Why       string `json:"why"`
+	CutOff string `json:"cut_off,omitempty" column:"-"`
+	Stands string `json:"-" column:"phase"`
+	Why    string `json:"-" column:"why"`
 }
 
 // printJobs prints rows of jobs, and tells which are cut off.
-func (a *app) printJobs(rows iter.Seq2[*comms.JobRow, error]) error {
-	if a.json {
-		return tableOf(a, mapped(rows, func(r *comms.JobRow) *jobLine { return &jobLine{*r, a.cutOffPhase(r.Phase)} }))
-	}
-	return tableOf(a, mapped(rows, func(r *comms.JobRow) *jobCells {
-		c := &jobCells{r.ID, r.Name, r.Phase, r.Tasks, r.Done, r.Failed, r.Submitted, r.Ended, r.Error}
-		if r.Phase != comms.JobHeld.String() && a.cutOffPhase(r.Phase) != "" {
-			c.Phase = "cut off"
+func (a *app) printJobs(ctx context.Context, client *cascade.Client, rows iter.Seq2[*comms.JobRow, error]) error {
+	some := false
+	var asked error
+	err := tableOf(a, mapped(rows, func(r *comms.JobRow) *jobLine {
+		some = true
+		cut, err := a.cutOffPhase(ctx, client, r)
+		asked = errors.Join(asked, err)
+		l := &jobLine{JobRow: *r, CutOff: cut, Stands: r.Phase, Why: r.Error}
+		if r.Phase != comms.JobHeld.String() && l.CutOff != "" {
+			l.Stands = "cut off"
 		}
-		if c.Why == "" && r.Waits != "" {
-			c.Why = "waits: " + r.Waits
+		if l.Why == "" && r.Waits != "" {
+			l.Why = "waits: " + r.Waits
 		}
-		return c
+		return l
 	}), "id", "name", "phase", "tasks", "done", "failed", "submitted", "ended", "why")
+	if err == nil && !some && a.list.form == "" && !a.json {
+		a.note("no job has run here: %s runs one", a.hint("run", "FILE"))
+	}
+	return errors.Join(err, asked)
 }
 
-// cutOffPhase is cutOff of a phase by its name.
-func (a *app) cutOffPhase(phase string) string {
+// cutOffPhase is cutOff of a job by its row.
+func (a *app) cutOffPhase(ctx context.Context, client *cascade.Client, r *comms.JobRow) (string, error) {
 	for _, p := range []comms.JobPhase{comms.JobQueued, comms.JobHeld, comms.JobRunning} {
-		if phase == p.String() {
-			return a.cutOff(p)
+		if r.Phase != p.String() {
+			continue
 		}
+		id, err := comms.ParseJobID(r.ID)
+		if err != nil {
+			return "", err
+		}
+		return a.cutOff(p, isSession(ctx, client, id))
 	}
-	return ""
+	return "", nil
 }
 
 // mapped applies f to rows as they come.
@@ -118,9 +135,9 @@ func (a *app) cutOffTask(row any) {
 	}
 }
 
-// listAgents lists the agents. One that this command started to read the state
+// listHosts lists the agents, one on each host. One that this command started to read the state
 // runs no task: the agent of the run that ended is away.
-func (a *app) listAgents(ctx context.Context, client *cascade.Client) error {
+func (a *app) listHosts(ctx context.Context, client *cascade.Client) error {
 	rows, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
 	if err != nil {
 		return err

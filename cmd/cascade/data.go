@@ -49,7 +49,7 @@ them unchanged.
 				if all {
 					l.most = 0
 				}
-				return likeTask(c.Context(), client, j, l.name, l.print(c.Context(), j, follow))
+				return likeTask(c.Context(), client, j, l.name, l.print(c.Context(), client, j, follow))
 			})
 		},
 	}
@@ -104,7 +104,7 @@ type logs struct {
 }
 
 // print prints what the tasks wrote, with follow until they have ended.
-func (l *logs) print(ctx context.Context, j *cascade.Job, follow bool) error {
+func (l *logs) print(ctx context.Context, client *cascade.Client, j *cascade.Job, follow bool) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -119,7 +119,7 @@ func (l *logs) print(ctx context.Context, j *cascade.Job, follow bool) error {
 		}
 		if l.a.alone {
 			l.end(rows)
-			cut, err := l.a.cutOffJob(ctx, j)
+			cut, err := l.a.cutOffJob(ctx, client, j)
 			return errors.Join(cut, err)
 		}
 		select {
@@ -163,7 +163,7 @@ func (l *logs) end(rows []comms.TaskRow) {
 		}
 	}
 	if l.left > 0 {
-		fmt.Fprintf(l.a.err, "and %s more: name one, or give --all\n", plural(l.left, "task"))
+		l.a.note("and %s more: name one, or give --all", plural(l.left, "task"))
 	}
 }
 
@@ -328,7 +328,7 @@ func (a *app) noteMissing(missing []string) {
 		missing = append(missing[:namedFailures:namedFailures], fmt.Sprintf("and %d more", n-namedFailures))
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(a.err, "note: not there: %s\n", strings.Join(missing, ", "))
+		a.note("not there: %s", strings.Join(missing, ", "))
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
+	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/internal/report"
 )
 
@@ -145,14 +145,14 @@ what a replay of earlier jobs will miss. Files of packages are hard links to
 uv's own cache: uv cache prune frees those.`,
 		Example: `  cascade env prune
   cascade env prune --keep 5GiB
-  cascade env prune --age 720h`,
+  cascade env prune --age 30d`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			limits := runtimeenv.Limits{Bytes: -1, Count: math.MaxInt, Age: math.MaxInt64}
 			if keep != "" {
-				bytes, err := units.RAMInBytes(keep)
+				bytes, err := amount.ParseSize(keep)
 				if err != nil {
-					return badInputf("--keep %s: %w; write a size such as 5GiB", keep, err)
+					return badInputf("--keep %s: %w", keep, err)
 				}
 				limits.Bytes = max(bytes, 1) // 0 stands for the default
 			} else if age != 0 {
@@ -180,7 +180,7 @@ uv's own cache: uv cache prune frees those.`,
 		},
 	}
 	c.Flags().StringVar(&keep, "keep", "", "size to keep of each kind, such as 5GiB (default nothing)")
-	c.Flags().DurationVar(&age, "age", 0, "remove only entries unused for this long, such as 720h")
+	amount.Duration(c.Flags(), &age, "age", 0, "remove only entries unused for this long, such as 30d")
 	return c
 }
 

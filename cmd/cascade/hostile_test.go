@@ -57,11 +57,11 @@ var (
 	hostileCalls = []string{
 		"validate job.yaml", "plan job.yaml", "plan job.yaml --json", "graph job.yaml --tasks", "graph job.yaml --tasks --format mermaid", "graph job.yaml --tasks --format svg",
 		"run job.yaml", "run job.yaml --json", "run job.yaml --resume --explain", "-vv run job.yaml",
-		"status", "status last", "status last --json", "ls jobs", "ls tasks last", "ls tasks last --json", "ls datasets last", "ls environments last", "ls calls last", "ls calls last --json", "ls agents",
+		"status", "status last", "status last --json", "ls jobs", "ls tasks last", "ls tasks last --json", "ls datasets last", "ls environments last", "ls calls last", "ls calls last --json", "ls hosts", "ls tasks last -o wide", "ls tasks last -o csv",
 		"story last", "story last --json", "story last bad", "explain last bad", "explain last bad --json", "explain last after", "explain last good[c\u202ed]", "explain last nothing\u202e",
 		"logs last", "logs last bad", "logs last --json", "get last good.text --value", "get last good[c\u202ed].text", "get last good.text --json", "get last after.z",
 		"ls calls last", "ls calls last --json", "explain last", "explain last --json", "explain last bad/" + hostileName + "-0", "explain last bad/0", "graph last --calls --tasks", "graph last --calls --tasks --format svg",
-		"replay last --task bad/" + hostileName + "-0", "graph last --tasks", "timeline last", "report last -", "profile show", "profile export", "profile export profile.json", "profile diff profile.json", "replay last --simulate", "replay last --task bad", "replay last --task bad --json",
+		"replay last --task bad/" + hostileName + "-0", "graph last --tasks", "timeline last", "report last", "profile show", "profile export", "profile export -o profile.json", "profile diff profile.json", "replay last --simulate", "replay last --task bad", "replay last --task bad --json",
 		"rerun last", "rerun last bad", "hold last", "release last", "cancel last", "import job.yaml imported.yaml", "submit job.yaml", "env ls", "env show x\u202e", "env prune --dry-run",
 		"forget last", "no\u202ecommand", "status no\x1bjob", "run no\u202efile.yaml", "run \x1bjob.yaml",
 	}
@@ -77,6 +77,7 @@ func TestHostileText(t *testing.T) {
 	for _, line := range hostileCalls {
 		args := strings.Split(line, " ")
 		c := h.prepare("", args...)
+		c.app.environ = append(c.app.environ, "NO_COLOR=1")
 		c.app.terminal = func(io.Writer) bool { return !strings.Contains(line, "run") } // whose progress has escapes of its own
 		c.run().wait()
 		for _, text := range []string{c.out.String(), c.err.String()} {
@@ -130,6 +131,7 @@ func TestLogsAsTheyAre(t *testing.T) {
 		{"logs last good[a\u009b31mb]", false, said},
 	} {
 		c := h.prepare("", strings.Split(tt.args, " ")...)
+		c.app.environ = append(c.app.environ, "NO_COLOR=1")
 		c.app.terminal = func(io.Writer) bool { return tt.terminal }
 		if code := <-c.run().code; code != exitOK {
 			t.Errorf("%s: exit %d: %s", tt.args, code, c.err.String())

@@ -134,15 +134,15 @@ const shownNotes = 10
 func (a *app) tellImport(im *wfformat.Import, job string) {
 	for i, n := range im.Notes {
 		if i == shownNotes {
-			fmt.Fprintf(a.err, "note: and %d more like these\n", len(im.Notes)-i)
+			a.note("and %d more like these", len(im.Notes)-i)
 			break
 		}
-		fmt.Fprintf(a.err, "note: %s\n", n)
+		a.note("%s", n)
 	}
 	to := ""
 	if job != "-" {
 		to = job + ": "
 	}
-	fmt.Fprintf(a.err, "%sjob %s: %s, %s, %s from outside\n", to, strings.TrimSpace(im.Graph.Name),
+	a.note("%sjob %s: %s, %s, %s from outside", to, strings.TrimSpace(im.Graph.Name),
 		plural(im.Graph.NumTasks(), "task"), plural(im.Edges, "edge"), plural(im.External, "file"))
 }

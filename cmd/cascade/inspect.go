@@ -42,7 +42,7 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 		return rowJob(client, named[0])
 	}
 	if len(name) < 4 || strings.Trim(name, "0123456789abcdef-") != "" { // no ID begins or ends so
-		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
+		return nil, noJob(name)
 	}
 	var found comms.JobRow
 	n := 0
@@ -56,11 +56,19 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 	}
 	switch n {
 	case 0:
-		return nil, badInputf("no job %q here: cascade ls jobs lists them", name)
+		return nil, noJob(name)
 	case 1:
 		return rowJob(client, found)
 	}
 	return nil, badInputf("%q begins or ends the IDs of %d jobs: give more of it", name, n)
+}
+
+// noJob is the error of a name that no job has.
+func noJob(name string) error {
+	if name == "last" {
+		return notHere{hintedf("cascade run FILE runs one", "there is no last job: %w", errNothing)}
+	}
+	return notHere{hintedf("cascade ls jobs lists them", "no job %q here", name)}
 }
 
 func rowJob(client *cascade.Client, r comms.JobRow) (*cascade.Job, error) {
@@ -91,43 +99,64 @@ const statusJobs = 20
 func (a *app) statusCommand() *cobra.Command {
 	var watch, all bool
 	c := &cobra.Command{
-		Use:   "status [JOB]",
-		Short: "Show the progress of a job, or the newest jobs",
-		Long: `Show the progress of a job, or without JOB the newest jobs. --watch follows the
-job until it ends.
+		Use:   "status [JOB]...",
+		Short: "Show the progress of jobs, or list the newest jobs",
+		Long: `Show the progress of jobs, or without JOB list the newest jobs. --watch follows
+one job until it ends.
 
 ` + jobHelp,
-		Example: "  cascade status\n  cascade status last --watch",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  cascade status\n  cascade status last --watch\n  cascade status --status failed --tenant ocean",
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
 			if len(args) == 0 && !watch {
 				most := statusJobs
-				if all {
+				if all || a.list.limit > 0 || a.list.sort != "" {
 					most = 0
 				}
-				return a.withJobs(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) })
+				return a.listing(a.withJobs(ctx, func(client *cascade.Client) error { return a.listJobs(ctx, client, most) }))
 			}
-			return a.withJob(ctx, append(args, "last")[0], func(client *cascade.Client, j *cascade.Job) error {
-				cut := ""
-				var asked error
-				err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
-					cut = a.cutOff(p.Phase)
-					a.printStatus(p, cut)
-					asked = errors.Join(a.printLosses(ctx, client, p), a.printBuilding(ctx, client, p))
-					return watch && cut == "" && asked == nil
-				})
-				err = errors.Join(err, asked)
-				if err == nil && watch && cut != "" {
-					return reported{errors.New(cut)}
+			if len(args) == 0 {
+				args = []string{"last"}
+			}
+			if watch && len(args) > 1 {
+				return hintedf(a.hint(append([]string{"wait"}, args...)...)+" waits for several", "--watch follows one job")
+			}
+			return a.withJobs(ctx, func(client *cascade.Client) error {
+				for _, name := range args {
+					j, err := findJob(ctx, client, name)
+					if err != nil {
+						return err
+					}
+					if err := a.showStatus(ctx, client, j, watch); err != nil {
+						return err
+					}
 				}
-				return err
+				return nil
 			})
 		},
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "follow the job until it ends")
 	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("list all jobs, not only the newest %d", statusJobs))
-	return c
+	return a.asList(c, "status", "tenant", "label")
+}
+
+// showStatus prints how a job stands, with watch until it ends.
+func (a *app) showStatus(ctx context.Context, client *cascade.Client, j *cascade.Job, watch bool) error {
+	cut := ""
+	var asked error
+	err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
+		if cut, asked = a.cutOff(p.Phase, isSession(ctx, client, p.Job)); asked != nil {
+			return false
+		}
+		a.printStatus(p, cut)
+		asked = errors.Join(a.printLosses(ctx, client, p), a.printBuilding(ctx, client, p))
+		return watch && cut == "" && asked == nil
+	})
+	err = errors.Join(err, asked)
+	if err == nil && watch && cut != "" {
+		return reported{errors.New(cut)}
+	}
+	return err
 }
 
 // printBuilding prints which environments are being built of a job of which nothing runs.
@@ -183,7 +212,7 @@ func (a *app) printStatus(p *cascade.Progress, cut string) {
 // listJobs lists the newest jobs, most of them at most when that is not 0.
 func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) error {
 	rows, more := cascade.EachRow[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, ""), false
-	if most > 0 {
+	if most > 0 && len(a.list.status)+len(a.list.labels) == 0 && a.list.tenant == "" {
 		first, err := cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "", most+1) // to know whether there are more
 		if err != nil {
 			return err
@@ -191,70 +220,96 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) er
 		more = len(first) > most
 		rows = eachOf(first[:min(len(first), most)])
 	}
-	if err := a.printJobs(rows); err != nil {
+	if err := a.printJobs(ctx, client, rows); err != nil {
 		return err
 	}
 	if more && !a.json {
-		fmt.Fprintf(a.err, "these are the newest %d: --all lists all\n", most)
+		a.note("these are the newest %d: --all lists all", most)
 	}
 	if !a.alone {
 		return nil
 	}
 	left, err := openJobs(ctx, client)
-	if err == nil && len(left) > 0 {
-		fmt.Fprintf(a.err, "no run is under way here; `cascade run` goes on with %s\n", plural(len(left), "job"))
+	if err != nil {
+		return err
 	}
-	return err
+	n := 0
+	for i := range left {
+		id, err := comms.ParseJobID(left[i].ID)
+		if err != nil {
+			return err
+		}
+		session, err := isSession(ctx, client, id)()
+		if err != nil {
+			return err
+		}
+		if !session {
+			n++
+		}
+	}
+	if n > 0 {
+		a.note("no run is under way here; `cascade run` goes on with %s", plural(n, "job"))
+	}
+	return nil
 }
 
 func (a *app) lsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls",
-		Short: "List jobs, tasks, calls, datasets, agents or environments",
-		Example: `  cascade ls jobs
-  cascade ls tasks last --json
-  cascade ls agents --to hpc`,
+		Short: "List jobs, tasks, calls, datasets, hosts, environments and others",
+		Long: `List what there is. Rows are chosen by --status, --family, --host, --tenant and
+--label, ordered by --sort and counted off by --limit; -o and --columns say what
+is printed of them.`,
+		Example: `  cascade ls jobs --status failed
+  cascade ls tasks last --family spread --sort -seconds --limit 10
+  cascade ls tasks last --columns name,peak_memory -o csv
+  cascade ls hosts --to hpc`,
 		Args: known,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	jobs := &cobra.Command{
-		Use: "jobs", Short: "List jobs", Example: "  cascade ls jobs\n  cascade ls jobs --to hpc --json", Args: cobra.NoArgs,
+		Use: "jobs", Short: "List jobs, the newest first", Example: "  cascade ls jobs\n  cascade ls jobs --status running,queued --to hpc\n  cascade ls jobs --sort -tasks --limit 5 -o name", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withJobs(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) })
+			return a.listing(a.withJobs(c.Context(), func(client *cascade.Client) error { return a.listJobs(c.Context(), client, 0) }))
 		},
 	}
-	agents := &cobra.Command{
-		Use: "agents", Short: "List agents and the resources of their hosts", Example: "  cascade ls agents --to hpc", Args: cobra.NoArgs,
+	hosts := &cobra.Command{
+		Use: "hosts", Short: "List hosts, their resources and what runs there", Example: "  cascade ls hosts --to hpc\n  cascade ls hosts --to hpc --status away -o name", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withJobs(c.Context(), func(client *cascade.Client) error {
-				return a.listAgents(c.Context(), client)
-			})
+			return a.listing(a.withJobs(c.Context(), func(client *cascade.Client) error {
+				return a.listHosts(c.Context(), client)
+			}))
 		},
 	}
-	c.AddCommand(jobs, agents, a.listCallsCommand(),
-		listCommand[comms.TaskRow](a, "tasks", "List the tasks of a job", comms.QueryTasks,
-			"name", "state", "attempt", "agent", "started", "seconds", "peak_memory", "bytes_out", "error"),
-		listCommand[comms.DatasetRow](a, "datasets", "List the datasets of a job", comms.QueryDatasets,
-			"name", "codec", "dtype", "shape", "size", "place", "agent"),
-		listCommand[comms.EnvironmentRow](a, "environments", "List the environments of a job", comms.QueryEnvironments,
-			"name", "kind", "state", "agent", "seconds", "size", "used", "error"))
+	c.AddCommand(a.asList(jobs, "status", "tenant", "label"), a.asList(hosts, "status", "host"), a.asList(a.listCallsCommand(), "status", "host"),
+		a.asList(listCommand[comms.TaskRow](a, "tasks", "List the tasks of a job",
+			"  cascade ls tasks last --status failed\n  cascade ls tasks last --family spread --sort -seconds --limit 5\n  cascade ls tasks last --host node7 -o wide", comms.QueryTasks,
+			"name", "state", "attempt", "host", "started", "seconds", "peak_memory", "bytes_out", "error"), "status", "family", "host"),
+		a.asList(listCommand[comms.DatasetRow](a, "datasets", "List the datasets of a job",
+			"  cascade ls datasets last\n  cascade ls datasets last --sort -size --limit 10", comms.QueryDatasets,
+			"name", "codec", "dtype", "shape", "size", "place", "host"), "host"),
+		a.asList(listCommand[comms.EnvironmentRow](a, "environments", "List the environments of a job",
+			"  cascade ls environments last\n  cascade ls environments last --status building", comms.QueryEnvironments,
+			"name", "kind", "state", "host", "seconds", "size", "used", "error"), "status", "host"))
 	return c
 }
 
-func listCommand[T any](a *app, use, short, kind string, columns ...string) *cobra.Command {
-	var filter string
-	c := &cobra.Command{
-		Use: use + " JOB", Short: short, Long: short + ".\n\n" + jobHelp, Example: strings.Replace("  cascade ls KIND last", "KIND", use, 1), Args: cobra.ExactArgs(1),
+func listCommand[T any](a *app, use, short, example, kind string, columns ...string) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " JOB", Short: short, Long: short + ".\n\n" + jobHelp, Example: example, Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
+				filter := a.list.family
+				if filter == "" && kind == comms.QueryTasks && len(a.list.status) == 1 {
+					filter = a.list.status[0] // the controller finds them
+					if filter == "cut-off" || filter == "cut off" {
+						filter = "running"
+					}
+				}
 				return listRows[T](c.Context(), a, client, kind, j.ID(), filter, columns...)
 			})
 		},
 	}
-	if kind == comms.QueryTasks {
-		c.Flags().StringVar(&filter, "filter", "", "only this task, family or state, such as spread[*,500] or failed")
-	}
-	return c
 }
 
 func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind string, job comms.JobID, filter string, columns ...string) error {
@@ -276,7 +331,7 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 			}
 		}
 		if !some && kind == comms.QueryTasks && filter != "" && !slices.Contains(taskStates(), filter) {
-			yield(nil, badInputf("--filter %s: no task or family of job %s is called so, and states are %s", filter, job, strings.Join(taskStates(), ", ")))
+			yield(nil, notHere{hintedf(a.hint("ls", "tasks", job.String())+" lists the tasks", "--family %s: no task or family of job %s is called so", filter, job)})
 		}
 	}, columns...)
 }
@@ -284,6 +339,11 @@ func listRows[T any](ctx context.Context, a *app, client *cascade.Client, kind s
 // taskStates are those in which a task can be, as rows call them.
 func taskStates() []string {
 	return []string{"waiting", "ready", "running", "done", "failed", "skipped", "cancelled"}
+}
+
+// jobPhases are those in which a job can be, as rows call them.
+func jobPhases() []string {
+	return []string{"queued", "held", "running", "done", "failed", "cancelled"}
 }
 
 // soFar sets how long a task that runs has taken up to now. Rows of other things stay.

@@ -133,7 +133,7 @@ func (a *app) parse(text []byte, name, dir string, f *jobFlags) (*dag.Graph, err
 // findFiles is jobfile.FindFiles, and tells which links of a pattern lead to nothing.
 func (a *app) findFiles(dir string) func(path string, pattern bool) ([]string, error) {
 	return jobfile.FindFiles(dir, func(link string) {
-		fmt.Fprintf(a.err, "note: %s is left out: the link leads to nothing\n", relative(link))
+		a.note("%s is left out: the link leads to nothing", relative(link))
 	})
 }
 
@@ -253,6 +253,7 @@ Checks that only a run can make are reported as "not checked".`,
 		},
 	}
 	flags.add(c)
+	c.Flags().BoolVar(&a.allProblems, "all", false, fmt.Sprintf("print all mistakes, not only %d of a kind", shownProblems))
 	return c
 }
 
@@ -352,7 +353,7 @@ func (a *app) warnEmpty(g *dag.Graph) {
 		grp := &g.Groups[k]
 		for i := range grp.Axes {
 			if grp.Axes[i].Len() == 0 {
-				fmt.Fprintf(a.err, "note: %s has no tasks: %s in its for: is empty\n", grp.Name, grp.Axes[i].Var)
+				a.note("%s has no tasks: %s in its for: is empty", grp.Name, grp.Axes[i].Var)
 			}
 		}
 	}
@@ -374,19 +375,24 @@ func plural(n int, what string) string {
 }
 
 func (a *app) schemaCommand() *cobra.Command {
-	return &cobra.Command{
+	var output string
+	c := &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON schema of job files, for editors",
 		Long:    "Print the JSON schema of job files. Editors use it for completion and checks.",
-		Example: "  cascade schema > job.schema.json",
+		Example: "  cascade schema -o job.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := dag.Schema()
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(a.out, "%s\n", strings.TrimRight(string(b), "\n"))
-			return err
+			return a.write(output, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "%s\n", strings.TrimRight(string(b), "\n"))
+				return err
+			})
 		},
 	}
+	outputFlag(c, &output, "")
+	return c
 }

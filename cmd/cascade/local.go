@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/statedir"
 )
 
 // connect returns a client and what ends it: of the cluster that --to names, of
@@ -18,7 +20,7 @@ func (a *app) connect(ctx context.Context) (*cascade.Client, func() error, error
 	if a.to != "" {
 		c, err := cascade.Dial(ctx, a.to, a.options()...)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, a.explained(err)
 		}
 		return c, c.Close, nil
 	}
@@ -40,15 +42,36 @@ func (a *app) withClient(ctx context.Context, f func(*cascade.Client) error) (er
 	return f(c)
 }
 
-// withJobs is withClient for questions about what there is: a state folder that is
-// said and is not there is a slip of the pen, and none is made for it.
+// errNothing says that no job has run in the state folder.
+var errNothing = errors.New("no job has run here yet")
+
+// withJobs is withClient for questions about what there is. A state folder in which nothing ran
+// is not made for them.
 func (a *app) withJobs(ctx context.Context, f func(*cascade.Client) error) error {
-	if a.to == "" && a.state != "" {
-		if _, err := os.Stat(a.state); errors.Is(err, os.ErrNotExist) {
-			return badInputf("there is no state folder %s: cascade run makes it; --state and CASCADE_STATE name it", a.state)
-		}
+	if a.to != "" {
+		return a.withClient(ctx, f)
 	}
-	return a.withClient(ctx, f)
+	paths, err := statedir.FindLocal(a.state)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(paths.State, "controller")); !errors.Is(err, os.ErrNotExist) {
+		return a.withClient(ctx, f)
+	}
+	if _, err := os.Stat(paths.State); err != nil && slices.Contains(append(jobPhases(), taskStates()...), a.state) {
+		return hintedf("did you mean --status "+a.state+"?", "--state names a folder, and there is none called %s", a.state)
+	}
+	return notHere{hintedf(a.hint("run", "FILE")+" runs one, "+a.hint("init")+" writes a first one", "%w (in %s)", errNothing, paths.State)}
+}
+
+// listing ends a list of what there is: that there is nothing is no error.
+func (a *app) listing(err error) error {
+	if !errors.Is(err, errNothing) {
+		return err
+	}
+	message, hint := splitHint(err)
+	a.note("%s: %s", message, hint)
+	return nil
 }
 
 // withExecutors is like withClient, but a cluster on this host can run tasks. It
@@ -70,8 +93,8 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 	if err != nil {
 		return err
 	}
-	for _, r := range left {
-		fmt.Fprintf(a.err, "going on with job %s (%s), which was cut off\n", r.Name, r.ID)
+	for i := range left {
+		a.tellLeft(ctx, cluster.Client, &left[i])
 	}
 	a.left = left
 	err = f(cluster.Client)
@@ -80,6 +103,18 @@ func (a *app) withExecutors(ctx context.Context, size []cascade.Option, f func(*
 		return err
 	}
 	return errors.Join(err, a.waitForOthers(ctx, cluster, left))
+}
+
+// tellLeft says what becomes of a job that an earlier run left.
+func (a *app) tellLeft(ctx context.Context, client *cascade.Client, r *comms.JobRow) {
+	id, err := comms.ParseJobID(r.ID)
+	if err == nil {
+		if session, err := isSession(ctx, client, id)(); err == nil && session {
+			a.note("ending %s (%s), whose program has ended", r.Name, r.ID)
+			return
+		}
+	}
+	a.note("going on with job %s (%s), which was cut off", r.Name, r.ID)
 }
 
 // openJobs lists the jobs that run or could.
@@ -113,7 +148,7 @@ func (a *app) waitForOthers(ctx context.Context, cluster *cascade.Cluster, left 
 		}
 	})
 	for _, r := range open {
-		fmt.Fprintf(a.err, "waiting for job %s (%s), which runs here too; interrupt to leave it for the next run\n", r.Name, r.ID)
+		a.note("waiting for job %s (%s), which runs here too; interrupt to leave it for the next run", r.Name, r.ID)
 		if err := a.waitForOther(ctx, client, r, containsJob(left, r)); err != nil {
 			return err
 		}
@@ -127,7 +162,7 @@ func (a *app) waitForOthers(ctx context.Context, cluster *cascade.Cluster, left 
 		}
 	}
 	err = cluster.AwaitJoined(ctx, func() {
-		fmt.Fprintln(a.err, "waiting for the commands that joined this run; interrupt to leave without them")
+		a.note("waiting for the commands that joined this run; interrupt to leave without them")
 	})
 	if errors.Is(err, errLeft) {
 		return nil // they end when they find the cluster gone
@@ -151,7 +186,7 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 		return p.Waits == "" || p.Phase == comms.JobRunning
 	})
 	if err == nil && !p.Final {
-		fmt.Fprintf(a.err, "job %s (%s) is left: %v\n", r.Name, r.ID, a.cannotRun(p))
+		a.note("job %s (%s) is left: %v", r.Name, r.ID, a.cannotRun(p))
 		return nil
 	}
 	if err == nil {
@@ -162,7 +197,7 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 	case errors.Is(context.Cause(ctx), errLeft):
 		return nil // the next run goes on with it
 	case errors.As(err, &ended), err == nil && !outputs:
-		fmt.Fprintf(a.err, "job %s (%s) %s\n", r.Name, r.ID, p.Phase)
+		a.note("job %s (%s) %s", r.Name, r.ID, p.Phase)
 		return nil
 	case err != nil:
 		return err
@@ -171,7 +206,7 @@ func (a *app) waitForOther(ctx context.Context, client *cascade.Client, r comms.
 	if err != nil {
 		return fmt.Errorf("job %s (%s), which was cut off: %w", r.Name, r.ID, a.unsaved(id, files, err))
 	}
-	fmt.Fprintf(a.err, "job %s (%s) %s, %s copied\n", r.Name, r.ID, p.Phase, plural(len(files), "output"))
+	a.note("job %s (%s) %s, %s copied", r.Name, r.ID, p.Phase, plural(len(files), "output"))
 	return nil
 }
 

@@ -1,8 +1,8 @@
 // Command cascade runs graphs of tasks: on this host, or on a cluster.
 //
 // Exit codes: 0 success; 1 the job failed, or a replay differs; 2 bad input, such as a mistake in the
-// job file; 3 infrastructure, such as a cluster that does not answer; 4 cancelled. Of replay --task it is
-// the task's own.
+// job file; 3 infrastructure, such as a cluster that does not answer; 4 cancelled; 5 a time-out. Of
+// replay --task it is the task's own.
 package main
 
 import (
@@ -25,15 +25,6 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/screen"
-)
-
-// Exit codes, part of the interface: scripts rely on them.
-const (
-	exitOK             = 0
-	exitFailed         = 1
-	exitBadInput       = 2
-	exitInfrastructure = 3
-	exitCancelled      = 4
 )
 
 func main() {
@@ -71,7 +62,11 @@ type app struct {
 	to       string
 	state    string
 	json     bool
+	quiet    bool
 	verbose  int
+	list     listing
+	color    string // mode of --color
+	progress string // mode of --progress
 	tcp      bool
 	owner    bool           // the cluster ends with this command: it has no other host
 	left     []comms.JobRow // jobs that an earlier run left, for which no other command waits
@@ -82,14 +77,9 @@ type app struct {
 	retained bool                     // the job keeps the results of all tasks
 	anew     func(comms.JobID) string // how to run the file of a job that failed when it is fixed; nil without a file
 	file     jobText                  // that was read last
+
+	allProblems bool // print each mistake in a job file
 }
-
-// badInput marks errors that the user fixes in the input of the command.
-type badInput struct{ error }
-
-func (e badInput) Unwrap() error { return e.error }
-
-func badInputf(format string, args ...any) error { return badInput{fmt.Errorf(format, args...)} }
 
 func (a *app) run(ctx context.Context, args []string) int {
 	ctx, unread := context.WithCancelCause(ctx)
@@ -109,8 +99,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	end()
 	code, err := a.stdout.ended(err)
-	var shown reported
-	if err != nil && !errors.As(err, &shown) {
+	if err != nil && !errors.Is(err, errUnread) && !errors.Is(err, errInterrupted) {
 		a.printError(err, args)
 	}
 	return code
@@ -155,36 +144,6 @@ func (a *app) exact() streams {
 	return s
 }
 
-// reported marks errors that the user has been told of.
-type reported struct{ error }
-
-func (e reported) Unwrap() error { return e.error }
-
-func exitCode(err error) int {
-	var problems dag.Problems
-	var bad badInput
-	var job *cascade.JobError
-	var task taskExit
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &task):
-		return int(task)
-	case errors.Is(err, errInterrupted), errors.Is(err, errLeft):
-		return exitCancelled
-	case errors.As(err, &job) && job.Phase == comms.JobFailed: // also when what failed was a call that was cancelled
-		return exitFailed
-	case errors.Is(err, cascade.ErrCancelled), errors.Is(err, context.Canceled):
-		return exitCancelled
-	case errors.As(err, &job), errors.Is(err, errDiffers):
-		return exitFailed
-	case errors.As(err, &problems), errors.As(err, &bad),
-		errors.Is(err, cascade.ErrBadRequest), errors.Is(err, cascade.ErrNotFound), errors.Is(err, cascade.ErrConflict), errors.Is(err, cascade.ErrDenied):
-		return exitBadInput
-	}
-	return exitInfrastructure
-}
-
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cascade",
@@ -192,27 +151,24 @@ func (a *app) command() *cobra.Command {
 		Long: `Cascade runs jobs: graphs of tasks that are Go functions, Python functions or
 commands. Datasets live in shared memory; publishing one starts its consumers.
 
-Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled.`,
+Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
+5 time-out.`,
 		Example: `  cascade run job.yaml --param date=2026-11-21  # run on this host and wait
   cascade get last map.page -o map.png          # fetch an output
   cascade explain last map                      # why it ran there and then
   cascade submit job.yaml --to hpc              # submit to a cluster`,
+		Version:       daemon.ThisBuild().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          known,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return badInputf("%w; see %s --help", daemon.FlagError(err), c.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.SetVersionTemplate(daemon.VersionTemplate)
 	root.SetUsageFunc(daemon.Usage)
-	f := root.PersistentFlags()
-	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
-	f.Var(&text{&a.to}, "to", "controller: HOST, HOST:PORT, an address, or the name of a joined cluster; also CASCADE_TO (default the state folder of this host)")
-	f.Var(&text{&a.state}, "state", "state folder of this host; also CASCADE_STATE (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
-	f.BoolVar(&a.json, "json", false, "print JSON, one object per line, also for errors")
-	f.CountVarP(&a.verbose, "verbose", "v", "log more to standard error; repeat for details")
-	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP without certificates; only for benchmarks on a private network")
+	a.globalFlags(root.PersistentFlags())
+	root.PersistentFlags().BoolP("help", "h", false, "print help")
+	root.Flags().Bool("version", false, "print the version")
 	sections := a.sections()
 	for _, s := range sections {
 		root.AddCommand(s.commands...)
@@ -231,21 +187,8 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled.
 	return root
 }
 
-// text is a flag whose value comes from the environment when it is not given:
-// the help shows no default then.
-type text struct{ value *string }
-
-func (t *text) String() string { return "" }
-
-func (t *text) Set(s string) error {
-	*t.value = s
-	return nil
-}
-
-func (t *text) Type() string { return "string" }
-
 // elsewhere is what other tools call commands that have another name here.
-var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks": "ls tasks JOB", "agents": "ls agents", "nodes": "ls agents",
+var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks": "ls tasks JOB", "agents": "ls hosts", "nodes": "ls hosts",
 	"ps": "status", "top": "status last --watch", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
 	"restart": "rerun JOB", "kill": "cancel JOB", "stop": "cancel JOB", "abort": "cancel JOB", "delete": "forget JOB", "rm": "forget JOB", "remove": "forget JOB",
 	"check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
@@ -293,11 +236,24 @@ func argsOf(c *cobra.Command) {
 		}
 		for n := len(args) - 1; n >= 0; n-- {
 			if check(c, args[:n]) == nil {
-				return badInputf("%s: %q is one argument too many; usage: %s; see %s --help", c.Name(), args[n], c.UseLine(), c.CommandPath())
+				hint := "see " + c.CommandPath() + " --help"
+				if f := c.Flags().Lookup("output"); f != nil && f.Value.Type() == "string" {
+					hint = fmt.Sprintf("-o %s names a file to write; %s", quoted(args[n]), hint)
+				}
+				return hintedf(hint, "%s: %q is one argument too many; usage: %s", c.Name(), args[n], c.UseLine())
 			}
 		}
-		return badInputf("%s: an argument is missing; usage: %s; see %s --help", c.Name(), c.UseLine(), c.CommandPath())
+		return hintedf("see "+c.CommandPath()+" --help", "%s: %s missing; usage: %s", c.Name(), missing(c, len(args)), c.UseLine())
 	}
+}
+
+// missing says which argument of a command is missing behind the first n.
+func missing(c *cobra.Command, n int) string {
+	words := strings.Fields(c.Use)[1:]
+	if n < len(words) && strings.ToUpper(words[n]) == words[n] && !strings.HasPrefix(words[n], "[") {
+		return words[n] + " is"
+	}
+	return "an argument is"
 }
 
 func (a *app) getenv(name string) string {
@@ -317,6 +273,9 @@ func (a *app) log() zerolog.Logger {
 		level = zerolog.InfoLevel
 	default:
 		level = zerolog.DebugLevel
+	}
+	if a.json {
+		return zerolog.New(a.err).Level(level).With().Timestamp().Logger()
 	}
 	return zerolog.New(zerolog.ConsoleWriter{Out: a.err, NoColor: true}).Level(level).With().Timestamp().Logger()
 }

@@ -305,7 +305,7 @@ func (h *host) plain(s string) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s = strings.NewReplacer(h.dir, "DIR", wd, "DIR").Replace(s)
+	s = strings.NewReplacer(h.dir, "DIR", wd, "DIR", h.state, "STATE").Replace(s)
 	for _, v := range varying {
 		s = v.pattern.ReplaceAllString(s, v.with)
 	}

@@ -238,7 +238,7 @@ func TestOperationsDocument(t *testing.T) {
 		t.Errorf("the result has %d bytes", len(out))
 	}
 	// An address, which is the one that was joined, does as well as the name.
-	person.must("cascade ls agents --to 10.0.0.1", "ready")
+	person.must("cascade ls hosts --to 10.0.0.1", "ready")
 	if out, err := person.types("cascade cluster members --to hpc"); err == nil || !strings.Contains(out, "needs the role admin") {
 		t.Errorf("a submitter lists members: %v\n%s", err, out)
 	}

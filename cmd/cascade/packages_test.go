@@ -158,7 +158,7 @@ outputs: [join.text]
 	}
 
 	h.agent(h.near, "cascade-agent --name near %s")
-	for !strings.Contains(person.must("cascade ls agents --to files --json"), `"name":"near","state":"ready"`) { // each look takes its time
+	for !strings.Contains(person.must("cascade ls hosts --to files --json"), `"name":"near","state":"ready"`) { // each look takes its time
 	}
 	large := filepath.Join(person.dir, "large.bin")
 	if err := errors.Join(os.WriteFile(large, []byte("large"), 0o600), os.Truncate(large, 65<<20)); err != nil {

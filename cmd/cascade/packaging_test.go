@@ -191,7 +191,7 @@ func TestSlurmScript(t *testing.T) {
 	if hosts["node1"] != 2 || hosts["node2"] != 2 {
 		t.Errorf("tasks began on %v: want two on each node", hosts)
 	}
-	head.must("cascade ls agents"+to, "node1-7", "node2-7")
+	head.must("cascade ls hosts"+to, "node1-7", "node2-7")
 	s.drained(first, func() {
 		// Who opens the gate from now on finds it open.
 		open := filepath.Join(s.dir, "open")
@@ -205,7 +205,7 @@ func TestSlurmScript(t *testing.T) {
 	second := s.batch(8)
 	hear(2)
 	head.must("cascade status last --watch"+to, "6")
-	head.must("cascade ls agents"+to, "node1-8", "node2-8")
+	head.must("cascade ls hosts"+to, "node1-8", "node2-8")
 	s.drained(second, func() {})
 }
 

@@ -39,14 +39,14 @@ GiB of memory.`,
 				return err
 			}
 			o := perf.Options{State: state, Only: only, Quick: quick, Log: a.log(), Skip: func(name, why string) {
-				fmt.Fprintf(a.err, "%s was not measured: %s\n", name, why)
+				a.note("%s was not measured: %s", name, why)
 			}}
 			err = perf.Run(c.Context(), o, a.printFigure)
 			if errors.Is(err, perf.ErrNoFigure) {
 				return badInput{err}
 			}
 			if err == nil {
-				fmt.Fprintf(a.err, "the jobs are kept: cascade ls jobs --state %s\n", filepath.Join(state, "embedded"))
+				a.note("the jobs are kept: cascade ls jobs --state %s", filepath.Join(state, "embedded"))
 			}
 			return err
 		},

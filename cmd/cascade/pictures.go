@@ -62,7 +62,7 @@ it called, others from what was made to what read it.
 	c.Flags().StringVar(&format, "format", "dot", "output format: dot, mermaid or svg")
 	c.Flags().BoolVar(&tasks, "tasks", false, "draw a node for each task instead of each family")
 	c.Flags().BoolVar(&calls, "calls", false, "draw what tasks of a job called")
-	c.Flags().StringVarP(&output, "output", "o", "", "output `file` (default standard output)")
+	outputFlag(c, &output, "")
 	return c
 }
 
@@ -115,27 +115,35 @@ that no task starts before its inputs.
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "output `file` (default standard output)")
+	outputFlag(c, &output, "")
 	return c
 }
 
 func (a *app) reportCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "report JOB FILE",
+	var output string
+	c := &cobra.Command{
+		Use:   "report JOB",
 		Short: "Write an HTML report of a job: placement, times, critical path",
 		Long: `Write one self-contained HTML file about a job: what ran where beside the plan,
 the critical path step by step, tables of families, hosts and transfers, memory,
 and the cost in hours of cores and other resources.
 
 ` + jobHelp,
-		Example: "  cascade report last report.html",
-		Args:    cobra.ExactArgs(2),
+		Example: "  cascade report last -o report.html\n  cascade report last -o - | gzip > report.html.gz",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withRun(c.Context(), args[0], func(r *report.Run, job comms.JobRow, plan []comms.PlanRow) error {
-				return a.write(args[1], func(w io.Writer) error { return r.Page(w, job, plan) })
+				return a.write(output, func(w io.Writer) error { return r.Page(w, job, plan) })
 			})
 		},
 	}
+	outputFlag(c, &output, "")
+	return c
+}
+
+// outputFlag is the flag of the file that a command writes, which is the same for all.
+func outputFlag(c *cobra.Command, to *string, more string) {
+	c.Flags().StringVarP(to, "output", "o", "", "output `file`; - is standard output, the default"+more)
 }
 
 // withRun runs f with what a job did.
@@ -146,7 +154,7 @@ func (a *app) withRun(ctx context.Context, name string, f func(*report.Run, comm
 			return err
 		}
 		if len(jobs) != 1 {
-			return badInputf("no job %q here: cascade ls jobs lists them", name)
+			return noJob(name)
 		}
 		g, _, err := client.Graph(ctx, j.ID())
 		if err != nil {
@@ -196,7 +204,7 @@ func unwritten(path string, err error) error {
 // or not there.
 func (a *app) write(path string, f func(io.Writer) error) error {
 	if path == "" || path == "-" {
-		return f(a.out)
+		return f(a.bytes())
 	}
 	var b bytes.Buffer
 	if err := f(&b); err != nil {

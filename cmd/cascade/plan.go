@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
-	"github.com/cascade-run/cascade/internal/statedir"
 	"github.com/cascade-run/cascade/planner"
 	"github.com/cascade-run/cascade/profiles"
 )
@@ -46,8 +45,8 @@ line, and the last line is the summary.
 
 ` + jobHelp,
 		Example: `  cascade plan job.yaml --cpu 16
-  cascade plan job.yaml --profile job.profile.json --hosts 4x16c64g --gbit 1
-  cascade plan job.yaml --hosts 2x16c64g --html plan.html
+  cascade plan job.yaml --profile p.json --hosts 4x16c64g --bandwidth 1Gbit/s
+  cascade plan job.yaml --hosts 2x16c64g -o plan.html -o plan.svg
   cascade plan last`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -58,12 +57,15 @@ line, and the last line is the summary.
 			if err != nil {
 				return err
 			}
+			if err := at.checkFiles(); err != nil {
+				return err
+			}
 			if _, err := os.Stat(args[0]); err != nil && args[0] != "-" {
 				if fileName(args[0]) {
 					return badInputf("read job: %w", err)
 				}
-				if profile != "" || at.svg != "" || at.html != "" {
-					return badInputf("--profile, --svg and --html are for job files; a job that was submitted has its plan")
+				if profile != "" || len(at.files) > 0 {
+					return badInputf("--profile and --output are for job files; a job that was submitted has its plan")
 				}
 				return a.planOfJob(c.Context(), args[0])
 			}
@@ -80,10 +82,10 @@ line, and the last line is the summary.
 		},
 	}
 	job.add(c)
-	c.Flags().StringVar(&at.svg, "svg", "", "write an SVG `file` of the plan: what runs, moves and is in memory, where and when")
-	c.Flags().StringVar(&at.html, "html", "", "write an HTML `file` about the plan: the SVG, hosts, reasons")
+	c.Flags().StringArrayVarP(&at.files, "output", "o", nil, "write a picture of the plan to an .svg `file`, or a page with hosts and reasons to an .html file; repeatable")
 	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan for")
-	at.add(c)
+	at.addPlan(c)
+	amount.Bandwidth(c.Flags(), &at.bandwidth, "bandwidth", "between the --hosts, such as 1Gbit/s (default as measured in the cluster, else 10Gbit/s)")
 	c.Flags().StringVar(&profile, "profile", "", "profile `file` to use instead of the recorded profiles")
 	return c
 }
@@ -98,17 +100,11 @@ func (a *app) durations(ctx context.Context, file string) (known profiles.Snapsh
 	source = "the cluster " + a.to
 	if a.to == "" {
 		source = "this host's state"
-		dir := a.state
-		if dir == "" {
-			if dir, err = statedir.StateFolder(filepath.Base(os.Args[0])); err != nil {
-				return known, "", err
-			}
-		}
-		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-			return known, source, nil
-		}
 	}
 	f, err := a.knownProfiles(ctx, "")
+	if errors.Is(err, errNothing) {
+		return known, source, nil
+	}
 	if err != nil {
 		return known, source, fmt.Errorf("ask for the profiles of earlier runs (--profile FILE needs none): %w", err)
 	}
@@ -162,17 +158,22 @@ type planFor struct {
 	cores       float64
 	hosts       string
 	gbit        float64
+	bandwidth   float64 // bits a second; 0: by gbit
+	files       []string
 	evaluations int
 	seed        uint64
-	svg, html   string
 	source      string // of durations
 }
 
 // add makes the flags of a cluster that need not be there, and of the effort.
 func (f *planFor) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.hosts, "hosts", "", "cluster to plan for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
+	f.addPlan(c)
 	c.Flags().Float64Var(&f.gbit, "gbit", 0, "bandwidth between the --hosts in Gbit/s (default as measured in the cluster, else 10)")
 	c.Flags().Lookup("gbit").DefValue = "0" // shows no default: the text tells it
+}
+
+func (f *planFor) addPlan(c *cobra.Command) {
+	c.Flags().StringVar(&f.hosts, "hosts", "", "cluster to plan for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
 	c.Flags().IntVar(&f.evaluations, "evaluations", -1, "number of simulations that search for a better plan; 0 uses the first plan (default 2000, fewer above 500 tasks)")
 	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it
 	c.Flags().Uint64Var(&f.seed, "seed", 0, "random seed of the search")
@@ -189,7 +190,18 @@ func (f *planFor) cluster() (planner.Cluster, error) {
 		return planner.Cluster{}, badInputf("--gbit %g: want a number above 0", f.gbit)
 	}
 	hosts, err := parseHosts(f.hosts)
-	return planner.Cluster{Hosts: hosts, Bandwidth: f.gbit * 1e9 / 8, Latency: planner.DefaultLatency, Whole: true}, err
+	return planner.Cluster{Hosts: hosts, Bandwidth: max(f.bandwidth, f.gbit*1e9) / 8, Latency: planner.DefaultLatency, Whole: true}, err
+}
+
+func isPage(path string) bool { return strings.EqualFold(filepath.Ext(path), ".html") }
+
+func (f *planFor) checkFiles() error {
+	for _, path := range f.files {
+		if !isPage(path) && !strings.EqualFold(filepath.Ext(path), ".svg") {
+			return badInputf("--output %s: want a file that ends in .svg or .html", path)
+		}
+	}
+	return nil
 }
 
 // effort is what was asked for, else some seconds of work at most: a simulation of
@@ -207,18 +219,17 @@ func (a *app) planFile(g *dag.Graph, known profiles.Snapshot, c planner.Cluster,
 	if err != nil {
 		return badInput{err}
 	}
-	if f.svg != "" {
-		if err := outfile.WriteBytes(f.svg, report.Picture(g, p).SVG()); err != nil {
-			return unwritten(f.svg, err)
+	for _, path := range f.files {
+		b := report.Picture(g, p).SVG()
+		if isPage(path) {
+			var page bytes.Buffer
+			if err := report.PlanPage(&page, g, p, &c); err != nil {
+				return err
+			}
+			b = page.Bytes()
 		}
-	}
-	if f.html != "" {
-		var page bytes.Buffer
-		if err := report.PlanPage(&page, g, p, &c); err != nil {
-			return err
-		}
-		if err := outfile.WriteBytes(f.html, page.Bytes()); err != nil {
-			return unwritten(f.html, err)
+		if err := outfile.WriteBytes(path, b); err != nil {
+			return unwritten(path, err)
 		}
 	}
 	rows := make([]comms.PlanRow, len(p.Tasks))

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -14,10 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/docker/go-units"
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/internal/screen"
 )
@@ -39,6 +36,20 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
+// note tells the user something on standard error that is no error.
+func (a *app) note(format string, args ...any) {
+	text := screen.Line(fmt.Sprintf(format, args...))
+	switch {
+	case a.quiet:
+	case a.json:
+		if b, err := json.Marshal(map[string]string{"note": text}); err == nil { // it is a text
+			fmt.Fprintf(a.err, "%s\n", b)
+		}
+	default:
+		fmt.Fprintf(a.err, "%s\n", text)
+	}
+}
+
 // table prints rows with the columns that the row type's json names give, or
 // only those listed; with --json each row as an object.
 func table[T any](a *app, rows []T, columns ...string) error {
@@ -53,47 +64,6 @@ func eachOf[T any](rows []T) iter.Seq2[*T, error] {
 			}
 		}
 	}
-}
-
-// tableOf is table for rows that come one by one, of which there may be millions: no
-// more than a block of them is held.
-func tableOf[T any](a *app, rows iter.Seq2[*T, error], columns ...string) error {
-	out := bufio.NewWriterSize(a.out, 64<<10)
-	if a.json {
-		lines := json.NewEncoder(out)
-		for row, err := range rows {
-			if err == nil {
-				err = lines.Encode(row)
-			}
-			if err != nil {
-				return errors.Join(err, out.Flush())
-			}
-		}
-		return out.Flush()
-	}
-	fields := map[string]int{}
-	t := reflect.TypeFor[T]()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		fields[name] = i
-	}
-	g := grid{out: out}
-	g.add(strings.Split(strings.ToUpper(strings.ReplaceAll(strings.Join(columns, "\t"), "_", " ")), "\t"))
-	for row, err := range rows {
-		if err != nil {
-			if g.widths != nil || len(g.held) > 1 { // there is more than the names of the columns
-				g.flush()
-			}
-			return errors.Join(err, out.Flush())
-		}
-		cells := make([]string, len(columns))
-		for i, name := range columns {
-			cells[i] = cell(name, reflect.ValueOf(row).Elem().Field(fields[name]).Interface())
-		}
-		g.add(cells)
-	}
-	g.flush()
-	return out.Flush()
 }
 
 // gridRows is how many rows are aligned together.
@@ -183,6 +153,17 @@ func cell(column string, v any) string {
 		}
 		return strings.ReplaceAll(strings.Trim(fmt.Sprint(v), "[]"), " ", "x")
 	}
+	if v == nil || reflect.ValueOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil() {
+		return "-"
+	}
+	switch reflect.ValueOf(v).Kind() {
+	case reflect.Map, reflect.Slice, reflect.Pointer, reflect.Struct:
+		b, err := json.Marshal(v)
+		if err != nil || string(b) == "null" || string(b) == "[]" {
+			return "-"
+		}
+		return oneLine(string(b))
+	}
 	return fmt.Sprint(v)
 }
 
@@ -215,19 +196,3 @@ func localTime(s, layout string) string {
 }
 
 func size(n uint64) string { return units.BytesSize(float64(n)) }
-
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  cascade version\n  cascade version --json",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				return a.printJSON(map[string]string{"version": cascade.Version()})
-			}
-			_, err := fmt.Fprintln(a.out, "cascade", cascade.Version())
-			return err
-		},
-	}
-}

@@ -28,7 +28,7 @@ state folder, records the duration, cores, output bytes and peak memory of each
 family of tasks of a job and of each function in all jobs, and the bandwidth
 between hosts. Plans use these records. A wrong profile costs time but never
 changes a result.`,
-		Example: "  cascade profile show\n  cascade profile export job.profile.json --of montage",
+		Example: "  cascade profile show\n  cascade profile export -o job.profile.json --of montage",
 		Args:    known,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -116,11 +116,14 @@ links that were measured often enough. --json prints everything.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := a.knownProfiles(c.Context(), first(args))
+			if errors.Is(err, errNothing) {
+				return a.listing(err)
+			}
 			if err != nil {
 				return err
 			}
 			if len(args) > 0 && len(f.Profiles)+len(f.Links) == 0 {
-				return badInputf("no profile of %q: cascade profile show lists the profiles", args[0])
+				return notHere{hintedf(a.hint("profile", "show")+" lists the profiles", "no profile of %q", args[0])}
 			}
 			if a.json {
 				for i := range f.Profiles {
@@ -174,16 +177,19 @@ func lineOf(e *profiles.Entry) profileLine {
 }
 
 func (a *app) profileExportCommand() *cobra.Command {
-	var of string
+	var of, output string
 	c := &cobra.Command{
-		Use:   "export [FILE]",
+		Use:   "export",
 		Short: "Export task profiles to a file",
-		Long: `Export the profiles of all tasks, or with --of of some, to FILE, or to standard
-output without FILE. cascade plan --profile and cascade profile import read it.`,
-		Example: "  cascade profile export all.profile.json\n  cascade profile export --of montage | less",
-		Args:    cobra.MaximumNArgs(1),
+		Long: `Export the profiles of all tasks, or with --of of some. cascade plan --profile
+and cascade profile import read the file.`,
+		Example: "  cascade profile export -o all.profile.json\n  cascade profile export --of montage | less",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := a.knownProfiles(c.Context(), of)
+			if errors.Is(err, errNothing) {
+				err = a.listing(err) // a file of none can be imported too
+			}
 			if err != nil {
 				return err
 			}
@@ -191,16 +197,17 @@ output without FILE. cascade plan --profile and cascade profile import read it.`
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 || args[0] == "-" {
+			if output == "" || output == "-" {
 				_, err := a.bytes().Write(b)
 				return err
 			}
-			if err := outfile.WriteBytes(args[0], b); err != nil {
-				return unwritten(args[0], err)
+			if err := outfile.WriteBytes(output, b); err != nil {
+				return unwritten(output, err)
 			}
-			return a.said("%s: %s", args[0], counted(&f))
+			return a.said("%s: %s", output, counted(&f))
 		},
 	}
+	outputFlag(c, &output, "")
 	c.Flags().StringVar(&of, "of", "", "export only this job, family of tasks, function or host")
 	return c
 }

@@ -20,17 +20,18 @@ import (
 // by objects with --json. Plain lines come when a group of tasks ends, and once in
 // a while when nothing does.
 type progress struct {
-	a     *app
-	graph *dag.Graph
-	job   comms.JobID
-	foot  *display // of the terminal; nil: plain lines, or objects
-	now   func() time.Time
-	start time.Time
-	quiet time.Time       // when a line was printed last
-	told  map[string]bool // groups that have ended, environments, reasons
-	built map[string]bool // environments that are said to be built: whether also that they are ready
-	waits string          // what the running job was last said to wait for
-	late  string          // and which deadlines it was said to miss
+	a      *app
+	graph  *dag.Graph
+	job    comms.JobID
+	foot   *display // of the terminal; nil: plain lines, or objects
+	silent bool     // no lines either
+	now    func() time.Time
+	start  time.Time
+	quiet  time.Time       // when a line was printed last
+	told   map[string]bool // groups that have ended, environments, reasons
+	built  map[string]bool // environments that are said to be built: whether also that they are ready
+	waits  string          // what the running job was last said to wait for
+	late   string          // and which deadlines it was said to miss
 
 	running []comms.TaskRow // that the terminal shows
 	asks    time.Time       // when to ask for them again
@@ -56,7 +57,9 @@ func (a *app) newProgress(g *dag.Graph, id comms.JobID) *progress {
 	s := &progress{a: a, graph: g, job: id, now: now, start: now(), quiet: now(), told: map[string]bool{}, built: map[string]bool{}, differs: a.differed}
 	switch {
 	case a.json:
-	case a.onTerminal(a.raw.err) && a.getenv("TERM") != "dumb":
+	case a.quiet, a.progress == "none":
+		s.silent = true
+	case a.progress != "plain" && a.onTerminal(a.raw.err) && a.getenv("TERM") != "dumb":
 		s.foot = a.foot
 	default:
 		fmt.Fprintf(a.err, "job %s (%s): %s\n", g.Name, id, taskCount(g))
@@ -91,7 +94,7 @@ func (s *progress) update(p *cascade.Progress) {
 		_ = s.a.printJSON(progressObject(p, "")) // the command's end tells, and the job goes on
 		return
 	}
-	if s.foot != nil {
+	if s.foot != nil || s.silent {
 		return // the next tick shows it
 	}
 	for i, g := range p.Groups {
@@ -120,7 +123,7 @@ func ended(graph *dag.Graph, p *cascade.Progress, i int) bool {
 // tick runs now and then, also when nothing changes: it tells what a job waits
 // for while none of its tasks runs, and gives a sign of life.
 func (s *progress) tick(ctx context.Context, client *cascade.Client, p *cascade.Progress) {
-	if s.a.json || p == nil {
+	if s.a.json || p == nil || s.silent {
 		return
 	}
 	sum := total(p)
@@ -309,9 +312,7 @@ func (s *progress) line(format string, args ...any) {
 }
 
 // say prints a message beside the progress.
-func (s *progress) say(format string, args ...any) {
-	fmt.Fprintf(s.a.err, "%s\n", screen.Line(fmt.Sprintf(format, args...)))
-}
+func (s *progress) say(format string, args ...any) { s.a.note(format, args...) }
 
 func (s *progress) end() {
 	if s.foot != nil {

@@ -89,7 +89,7 @@ tasks:
 		{"run job.yaml", "device  2 values copied to the host (6MiB), 1 kept there\n"},
 		{"explain last make", "device  2 values copied to the host (6MiB), 0 kept there\n"},
 		{"explain last read --json", `"device":{"copies":0,"bytes":0,"kept":1}`},
-		{"ls tasks last --filter read --json", `"device":{"copies":0,"bytes":0,"kept":1}}`},
+		{"ls tasks last --family read --json", `"device":{"copies":0,"bytes":0,"kept":1}}`},
 		{"story last make --json", "; 2 values of 6291456 bytes copied from a device to the host, 0 kept there"},
 	} {
 		if got := h.start("", strings.Fields(c.args)...).wait(); !strings.Contains(got, c.want) {

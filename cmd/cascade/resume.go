@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -67,7 +66,7 @@ func (a *app) submitResumed(ctx context.Context, client *cascade.Client, g *dag.
 	}
 	g = g.Retaining()
 	if id.IsZero() {
-		fmt.Fprintf(a.err, "no job %s has ended here: all of it runs\n", g.Name)
+		a.note("no job %s has ended here: all of it runs", g.Name)
 		return client.Submit(ctx, g, opts...)
 	}
 	j, err := client.Submit(ctx, g, append(opts, cascade.WithResume(id))...)
@@ -102,13 +101,13 @@ func (a *app) explainResume(ctx context.Context, client *cascade.Client, j *casc
 				return err
 			}
 		default:
-			fmt.Fprintf(a.err, "%s: %s\n", runAgain(row.Task), row.Cause)
+			a.note("%s: %s", runAgain(row.Task), row.Cause)
 		}
 	}
 	if taken > 0 {
 		first = ""
 	}
-	fmt.Fprintf(a.err, "%s taken from job %s%s\n", plural(taken, "task"), from, first)
+	a.note("%s taken from job %s%s", plural(taken, "task"), from, first)
 	return nil
 }
 

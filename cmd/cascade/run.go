@@ -189,6 +189,7 @@ once. The command then prints how to continue.`,
 	sub.add(c)
 	size.add(c)
 	resume.add(c)
+	a.progressFlag(c)
 	return c
 }
 
@@ -244,6 +245,7 @@ for the job and copies no outputs: the cluster keeps them for cascade get. With
 	job.add(c)
 	sub.add(c)
 	c.Flags().BoolVar(&wait, "wait", false, "wait for the end and copy the outputs, as run does")
+	a.progressFlag(c)
 	return c
 }
 
@@ -252,10 +254,10 @@ for the job and copies no outputs: the cluster keeps them for cascade get. With
 func (a *app) tellUnserved(ctx context.Context, client *cascade.Client, j *cascade.Job) {
 	all, err := admin.Unserved(ctx, client, j)
 	if err != nil {
-		fmt.Fprintf(a.err, "note: which agents have no binary is not known: %v\n", err)
+		a.note("which agents have no binary is not known: %v", err)
 	}
 	for _, text := range all {
-		fmt.Fprintf(a.err, "note: %s: none of its tasks goes there\n", text)
+		a.note("%s: none of its tasks goes there", text)
 	}
 }
 
@@ -294,7 +296,7 @@ func (a *app) unfinished(ctx context.Context, client *cascade.Client, g *dag.Gra
 			return nil, err
 		}
 		if same {
-			fmt.Fprintf(a.err, "it is the job that was to run: it is not submitted again (%s, to restart)\n", a.hint("cancel", r.ID))
+			a.note("it is the job that was to run: it is not submitted again (%s, to restart)", a.hint("cancel", r.ID))
 			a.left = slices.Delete(slices.Clone(a.left), i, i+1)
 			return client.Job(id), nil
 		}

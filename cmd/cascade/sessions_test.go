@@ -104,7 +104,7 @@ func TestRunsJoin(t *testing.T) {
 	one.runs()
 	second := h.start("", "run", two.file)
 	two.runs()
-	h.expect(h.start("", "ls", "agents"), "local  ready  2")
+	h.expect(h.start("", "ls", "hosts"), "local  ready  2")
 	h.expect(h.start("", "status"), "two  running", "one  running")
 	one.open("a")
 	await(t, &first.err, "waiting for job two")
@@ -196,7 +196,7 @@ func TestRunGoesOnAfterKill(t *testing.T) {
 	if rows := h.start("", "ls", "tasks", "one", "--json").wait(); strings.Contains(rows, "running") { // whether its start was stored is chance
 		t.Errorf("a task of a job that is cut off runs:\n%s", rows)
 	}
-	h.expect(h.start("", "ls", "agents"), "local  away")
+	h.expect(h.start("", "ls", "hosts"), "local  away")
 	h.write("other.yaml", "job: other\ntasks:\n  a: {command: echo hi, out: [y], stdout: y}\n")
 	c := h.start("", "run", "other.yaml", "--cpu", "2")
 	one.runs()
@@ -336,7 +336,7 @@ func TestSeparateProcesses(t *testing.T) {
 	one := h.gate("one")
 	c := h.start("", "run", one.file, "--to", address)
 	one.runs()
-	h.expect(h.start("", "ls", "agents", "--to", address), "a1  ready")
+	h.expect(h.start("", "ls", "hosts", "--to", address), "a1  ready")
 	one.open("far")
 	h.expect(c, "job one done")
 	one.result("far")

@@ -131,7 +131,7 @@ func (a *app) summary(ctx context.Context, client *cascade.Client, g *dag.Graph,
 		a.fact("restarted", "%d (%s): %s", s.Repeats, s.Lost, a.hint("story", s.Job))
 	}
 	if s.Failed+s.Skipped > 0 {
-		a.fact("went without", "%d failed, %d skipped: %s", s.Failed, s.Skipped, a.hint("ls", "tasks", s.Job, "--filter", "failed"))
+		a.fact("went without", "%d failed, %d skipped: %s", s.Failed, s.Skipped, a.hint("ls", "tasks", s.Job, "--status", "failed"))
 		rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "failed", namedFailures)
 		if err != nil {
 			return err
@@ -304,7 +304,7 @@ func (a *app) explainFailure(ctx context.Context, client *cascade.Client, g *dag
 		fmt.Fprintln(a.err, way)
 	}
 	if sum.Failed > 1 {
-		fmt.Fprintf(a.err, "  and %d more: %s\n", sum.Failed-1, a.hint("ls", "tasks", id, "--filter", "failed"))
+		fmt.Fprintf(a.err, "  and %d more: %s\n", sum.Failed-1, a.hint("ls", "tasks", id, "--status", "failed"))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/internal/metrics"
 	"github.com/cascade-run/cascade/internal/screen"
 )
@@ -62,6 +63,8 @@ func Signals() <-chan os.Signal {
 func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad error) int {
 	stdout, stderr = screen.NewWriter(stdout), screen.NewWriter(stderr)
 	c.SilenceUsage, c.SilenceErrors = true, true
+	c.Version = ThisBuild().String()
+	c.SetVersionTemplate(VersionTemplate)
 	c.Args = func(c *cobra.Command, args []string) error { return Bad(cobra.NoArgs(c, args)) }
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return BadInput{fmt.Errorf("%w; see %s --help", FlagError(err), c.Name())}
@@ -80,18 +83,25 @@ func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad erro
 	return ExitInfrastructure
 }
 
-// FlagError says what a flag takes whose value is of another kind.
+// VersionTemplate is how --version prints a version.
+const VersionTemplate = "{{.Name}} {{.Version}}\n"
+
+// FlagError says of a flag whose value is wrong what it takes.
 func FlagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err
 	}
+	f := invalid.GetFlag()
 	want := map[string]string{"float64": "a number, such as 4 or 0.5", "int": "a whole number", "int64": "a whole number",
-		"uint32": "a whole number from 0", "uint64": "a whole number from 0", "bool": "true or false", "duration": "a duration, such as 90s or 5m"}[invalid.GetFlag().Value.Type()]
+		"uint32": "a whole number from 0", "uint64": "a whole number from 0", "bool": "true or false"}[f.Value.Type()]
 	if want == "" {
-		return err
+		want = amount.Kinds[f.Value.Type()]
 	}
-	return fmt.Errorf("--%s %s: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+	if want == "" {
+		return fmt.Errorf("--%s %s: %w", f.Name, invalid.GetValue(), errors.Unwrap(err))
+	}
+	return fmt.Errorf("--%s %s: want %s", f.Name, invalid.GetValue(), want)
 }
 
 // Serve calls run with a context that the first signal ends. The second signal

@@ -53,7 +53,7 @@ func TestStoreDiskFull(t *testing.T) {
 	// Questions are answered by what is stored, also more than the controller answers at a time.
 	asked := []*Process{}
 	for range 4 {
-		for _, about := range [][]string{{"ls", "tasks", "last"}, {"ls", "agents"}, {"story", "last"}} {
+		for _, about := range [][]string{{"ls", "tasks", "last"}, {"ls", "hosts"}, {"story", "last"}} {
 			asked = append(asked, h.Command(about[0], append(about[1:], "--to", h.Address())...))
 		}
 	}
