@@ -40,6 +40,12 @@ func sessionProgram(address string) int {
 	if err != nil {
 		return fail(err)
 	}
+	if os.Getenv(treeVar) != "" {
+		if err := treeProgram(s); err != nil {
+			return fail(err)
+		}
+		return 0
+	}
 	fmt.Printf("session %s.\n", s.ID())
 	values := cascade.Array[float64]{Shape: []int{30_000}, Data: make([]float64, 30_000)} // it goes through memory that is leased
 	if _, err := stepTask.Go(s.Context(), cascade.Val(values), cascade.Val(stepSettings{})).Get(s.Context()); err != nil {
