@@ -101,6 +101,27 @@ func TestStateNumbersGrow(t *testing.T) {
 	}
 }
 
+// The child that a killed agent was just starting holds its lock for a moment: the next agent waits for that.
+func TestStateIsAwaited(t *testing.T) {
+	dir := t.TempDir()
+	held, err := lockState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(lockPatience/20, func() {
+		if err := held.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, _, err := openState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // After a kill the next incarnation goes on with the next executor number, and
 // after a power loss, which may take what was not synced, above all that were used.
 func TestStateNumbersAfterKill(t *testing.T) {

@@ -43,12 +43,19 @@ const lockName = "agent.lock" // in the state folder; held by its agent
 // file, which is not synced and counts until the host starts anew.
 const executorBlock = 256
 
+// lockPatience is for how long an agent that starts waits for the lock of its folder: the child that a killed agent was
+// just starting has it until it is a program of its own.
+const lockPatience = 2 * time.Second
+
 // openState takes the folder and starts a new incarnation in it. Numbers of
 // incarnations are wall-clock nanoseconds, so that they grow also when the
 // folder was lost, and at least one more than the last. Event numbers start
 // there too: no agent counts a thousand million events a second.
 func openState(dir string) (*state, numbers, error) {
 	lock, err := lockState(dir)
+	for until := time.Now().Add(lockPatience); errors.Is(err, flock.ErrHeld) && time.Now().Before(until); lock, err = lockState(dir) {
+		time.Sleep(lockPatience / 50)
+	}
 	if err != nil {
 		return nil, numbers{}, err
 	}

@@ -85,9 +85,10 @@ func (x *executor) newRow() rowID {
 func (o *oracle) mayLose() bool { return o.rows > 0 }
 
 // lossTold tells whether a run is told of a loss, and should not be: its parent brings again what another
-// run can bring.
+// run can bring. That something is lost which a called task had, and which is not repeatable, is the error of that
+// one: also when it runs again since its own result is lost.
 func (x *executor) lossTold(e *comms.TaskError) bool {
-	return e.Kind == comms.ErrorStore && strings.Contains(e.Message, "lost") && !x.calls.prog.once
+	return e.Kind == comms.ErrorStore && strings.Contains(e.Message, "lost") && !x.calls.prog.once && !strings.Contains(e.Message, "what it called")
 }
 
 // makesCall sees a run make a call, or put a value.

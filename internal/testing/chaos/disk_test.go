@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/internal/testing/smallfs"
 )
 
@@ -119,6 +121,72 @@ func TestSpillDiskFull(t *testing.T) {
 		} else if code != 1 || try == 100 {
 			t.Fatalf("with room the job ended with %d:\n%s", code, again.Output())
 		}
+	}
+}
+
+// TestDiskFullOfValues: a program puts more values than memory and the disk have room for. One is refused with an error that
+// names the cause; when it has dropped the others, and when there is room, it goes on.
+func TestDiskFullOfValues(t *testing.T) {
+	t.Parallel()
+	if !smallfs.Enter(t) {
+		return
+	}
+	state := smallfs.Tmpfs(t, t.TempDir(), 256<<20)
+	h := New(t)
+	h.Controller()
+	h.Agent("--state", state, "--store", "32MiB", "--min-free", "16MiB")
+	s, err := h.ReadyClient(1).Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := cascade.Array[float64]{Shape: []int{1 << 20}, Data: make([]float64, 1<<20)}
+	fill := func() error { // 96 MiB, all at once
+		var all []cascade.Future[cascade.Array[float64]]
+		defer func() {
+			for _, v := range all {
+				cascade.Release(v)
+			}
+		}()
+		for i := range 12 {
+			part.Data[0] = float64(i)
+			v, err := cascade.Put(s.Context(), part)
+			if err != nil {
+				return err
+			}
+			all = append(all, v)
+		}
+		for i, v := range all {
+			half := leafTask.Go(s.Context(), v, cascade.Val(leafSettings{}))
+			a, err := half.Get(s.Context())
+			if err != nil {
+				return err
+			}
+			if want := float64(i) / 2; a.Data[0] != want {
+				return fmt.Errorf("value %d reads %v and not %v", i, a.Data[0], want)
+			}
+			cascade.Release(half) // or the store is full of what is read
+		}
+		return nil
+	}
+	release := smallfs.Fill(t, state, 8<<20)
+	for range 2 {
+		if err := fill(); err == nil || !strings.Contains(err.Error(), "the disk is nearly full: 8 MiB are free in "+state) {
+			t.Errorf("with memory and disk full: %v", err)
+		}
+		if n, err := treeTask.Go(s.Context(), cascade.Val(treeSettings{Seed: 3})).Get(s.Context()); err != nil || n != 3 {
+			t.Errorf("a small call: %v, %v", n, err)
+		}
+	}
+	release()
+	for began := time.Now(); ; { // the agent looks for room now and then
+		if err := fill(); err == nil {
+			break
+		} else if time.Since(began) > patience {
+			t.Fatalf("with room: %v", err)
+		}
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

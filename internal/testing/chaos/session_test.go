@@ -3,9 +3,12 @@
 package chaos
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -39,6 +42,12 @@ func sessionProgram(address string) int {
 	s, err := c.Session(ctx)
 	if err != nil {
 		return fail(err)
+	}
+	if os.Getenv(treeVar) != "" {
+		if err := treeProgram(s); err != nil {
+			return fail(err)
+		}
+		return 0
 	}
 	fmt.Printf("session %s.\n", s.ID())
 	values := cascade.Array[float64]{Shape: []int{30_000}, Data: make([]float64, 30_000)} // it goes through memory that is leased
@@ -168,4 +177,62 @@ func TestSessionBothKilled(t *testing.T) {
 	if err := sessionEnd(t, c, id); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("the job of the session ended with: %v", err)
 	}
+}
+
+// measures reads what an agent says of itself.
+func measures(t *testing.T, address string) map[string]float64 {
+	t.Helper()
+	r, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	all := map[string]float64{}
+	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+		var name string
+		var value float64
+		if n, _ := fmt.Sscan(lines.Text(), &name, &value); n == 2 {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// Of a session whose program is killed, and that has called and made values, its agent has nothing any more: no row, no
+// dataset, no run.
+func TestNothingStaysOfASession(t *testing.T) {
+	t.Parallel()
+	listen, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listen.Addr().String()
+	if err := listen.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h := New(t)
+	h.Controller()
+	h.Agent("--metrics", address)
+	c := h.ReadyClient(1)
+	p, id, runs := session(t, h)
+	names := []string{"cascade_agent_jobs", "cascade_agent_datasets", "cascade_agent_dispatched_attempts"}
+	for _, name := range names {
+		if n := measures(t, address)[name]; n == 0 {
+			t.Errorf("%s is %v while the session runs", name, n)
+		}
+	}
+	began := time.Now()
+	p.Kill()
+	if err := sessionEnd(t, c, id); err == nil {
+		t.Error("the job of the session ended well")
+	}
+	awaitEnd(t, runs)
+	for _, name := range names {
+		for measures(t, address)[name] > 0 {
+			if time.Since(began) > patience {
+				t.Fatalf("%s is %v: %v after its program was killed", name, measures(t, address)[name], patience)
+			}
+		}
+	}
+	t.Logf("nothing is left %v after the program was killed", time.Since(began).Round(time.Millisecond))
 }
