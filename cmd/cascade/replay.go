@@ -45,11 +45,11 @@ were, and results that were not recorded are recomputed.
 --debug stops at the beginning of the task's function: Go functions run under
 Delve (dlv, which must be in PATH), Python functions under pdb.
 
---simulate runs nothing. It predicts how long the job would take on the hosts
-where it ran, beside the measured time, and with --hosts on others. Each task,
-also a called one, takes its measured time and writes its measured bytes. --export FILE writes such
-a recording (graph and measurements) in WfFormat; FILE may also be a recording
-of another system.
+--simulate runs nothing. It predicts how long the job or session would take on
+the hosts where it ran, beside the measured time, and with --hosts on others.
+Each task, also a called one, takes its measured time and writes its measured
+bytes. --export FILE writes such a recording (graph and measurements) in
+WfFormat; FILE may also be a recording of another system.
 
 ` + taskHelp + "\n" + jobHelp,
 		Example: `  cascade replay last --verify

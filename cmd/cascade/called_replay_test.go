@@ -14,6 +14,8 @@ import (
 	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
+// This file comes before perf_test.go: perf registers functions in this process, which its executors lack.
+
 // Functions that print what they were given: the test compares their words of two runs.
 var (
 	wideTask   = cascade.Func1("Wide", wide, "n -> values")
