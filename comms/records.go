@@ -160,6 +160,7 @@ type TaskError struct {
 	ExitCode int32      // ErrorExit; -1 when ended by a signal
 	Signal   string     // ErrorExit: name of the signal that ended it
 	LogTail  []byte     // last bytes of the task's output
+	Function string     // that a called task runs; "" of other tasks, whose name says enough
 }
 
 // Codes that stand for a kind of error in the chain of another.
@@ -184,7 +185,11 @@ func (e *TaskError) Error() string {
 	if e.Task == "" { // of the job as a whole
 		return e.Text()
 	}
-	return fmt.Sprintf("task %s, attempt %d on agent %s: %s", e.Task, e.Attempt, e.Agent, e.Text())
+	name := e.Task
+	if e.Function != "" {
+		name += " (" + e.Function + ")"
+	}
+	return fmt.Sprintf("task %s, attempt %d on agent %s: %s", name, e.Attempt, e.Agent, e.Text())
 }
 
 // Text is kind and message: "panic: boom". Messages of the runtime that begin with
@@ -365,7 +370,7 @@ func (d *DeviceUse) code(c *Coder) {
 }
 
 func (e *TaskError) code(c *Coder) {
-	c.Struct(11, func(c *Coder) {
+	c.Struct(12, func(c *Coder) {
 		Uint(c, &e.Kind)
 		String(c, &e.Message)
 		Slice(c, &e.Codes, String[string])
@@ -377,6 +382,7 @@ func (e *TaskError) code(c *Coder) {
 		Int(c, &e.ExitCode)
 		String(c, &e.Signal)
 		c.Bytes(&e.LogTail)
+		String(c, &e.Function)
 	})
 }
 

@@ -262,7 +262,7 @@ func (c *Core) passOn(at rowRef, to reader) {
 		c.sendBack(to.rowRef, fmt.Sprintf("%s: %s", at.job.rowName(at.task), why))
 		return
 	}
-	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.job.rowName(at.task), why)}
+	e := &comms.TaskError{Kind: comms.ErrorInput, Message: fmt.Sprintf("what it reads could not be made: %s: %s", at.title(), why)}
 	if w.failed != nil {
 		e.Codes = w.failed.AllCodes() // errors.Is finds the cause through every level
 	}

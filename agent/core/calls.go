@@ -61,6 +61,22 @@ func (j *job) taskName(t taskIndex) string {
 	return j.graph.TaskName(t)
 }
 
+// calledFunction is the function of a called task; "" of a task of a graph.
+func (j *job) calledFunction(t taskIndex) string {
+	if j.dyn == nil || j.dyn.rows.at(t).shape == nil {
+		return ""
+	}
+	return j.dyn.rows.at(t).shape.kind.Function
+}
+
+// title is the name of a row for people, with its function.
+func (r rowRef) title() string {
+	if f := r.job.calledFunction(r.task); f != "" {
+		return r.job.rowName(r.task) + " (" + f + ")"
+	}
+	return r.job.rowName(r.task)
+}
+
 // called takes a run's word that it makes tasks.
 func (c *Core) called(ex *executor, m *comms.Calls) {
 	r := c.runAt(ex, m.Run)

@@ -84,6 +84,7 @@
 //	arguments    what calls read, and values that are put
 //	ends         what the parents of calls are told
 //	lineage      calls that run again as what they returned is lost
+//	records      what the ends of calls tell, to run them again
 //	dynamic      jobs whose tasks are rows: calls, and tasks of other agents
 //	waits        runs that wait for calls, or read what they returned
 //	placement    the host of calls that wait long, or cannot run here

@@ -137,7 +137,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		return
 	}
 	s := j.at(t)
-	e.Task, e.Attempt, e.Agent = j.taskName(t), comms.Try(s.attempt), c.cfg.Agent
+	e.Task, e.Function, e.Attempt, e.Agent = j.taskName(t), j.calledFunction(t), comms.Try(s.attempt), c.cfg.Agent
 	gs := j.groupOf(t)
 	if e.Kind == comms.ErrorCancelled {
 		if r != nil {
@@ -161,7 +161,7 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	if e.Kind.Retryable() {
 		if tr.crashes++; tr.crashes >= poisonAfter {
 			again = false
-			e = &comms.TaskError{Kind: comms.ErrorPoison, Task: e.Task, Attempt: e.Attempt, Agent: e.Agent, Executor: e.Executor, Signal: e.Signal, LogTail: e.LogTail,
+			e = &comms.TaskError{Kind: comms.ErrorPoison, Task: e.Task, Function: e.Function, Attempt: e.Attempt, Agent: e.Agent, Executor: e.Executor, Signal: e.Signal, LogTail: e.LogTail,
 				Message: fmt.Sprintf("it ended its executor %d times: %s", tr.crashes, strings.Join(tr.story, "; "))}
 		}
 	} else if more = c.enlarge(j, t, r, e); more.memory == 0 {

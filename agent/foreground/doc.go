@@ -8,6 +8,8 @@
 // may run under a debugger, which is a program that starts it. Prints of a task go
 // to Stdout and Stderr as they come. Outputs lie in Folder until the caller removes it.
 //
+// A task may call when Task.Answers says what its calls are answered (calls.go).
+//
 // Invariants:
 //   - Do returns when the executor's process has ended, and not before.
 //   - When this process ends, the link breaks and the executor ends with it.

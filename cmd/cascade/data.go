@@ -68,6 +68,11 @@ func likeTask(ctx context.Context, client *cascade.Client, j *cascade.Job, name 
 	if err != nil {
 		return missing // and that is what the user should know first
 	}
+	if root, _, called := strings.Cut(name, "/"); called {
+		if _, ok := g.Lookup(root); ok {
+			return fmt.Errorf("%w: %s is the name of a called task, and the log of %s has what those print that it has called", missing, name, root)
+		}
+	}
 	return fmt.Errorf("%w%s", missing, nearTask(g, name))
 }
 

@@ -40,20 +40,23 @@ the task's inputs, parameters, environment and attempt number. Its output goes
 to the terminal, its results are discarded, and its exit code is the exit code
 of this command. --rebuild recomputes inputs that are not kept. The variables of
 the original host's environment are not recorded: those of this shell apply.
+TASK may be a called task (cascade ls calls): its calls are answered as they
+were, and results that were not recorded are recomputed.
 --debug stops at the beginning of the task's function: Go functions run under
 Delve (dlv, which must be in PATH), Python functions under pdb.
 
---simulate runs nothing. It predicts how long the job would take on the hosts
-where it ran, beside the measured time, and with --hosts on others. Each task
-takes its measured time and writes its measured bytes. --export FILE writes such
-a recording (graph and measurements) in WfFormat; FILE may also be a recording
-of another system.
+--simulate runs nothing. It predicts how long the job or session would take on
+the hosts where it ran, beside the measured time, and with --hosts on others.
+Each task, also a called one, takes its measured time and writes its measured
+bytes. --export FILE writes such a recording (graph and measurements) in
+WfFormat; FILE may also be a recording of another system.
 
 ` + taskHelp + "\n" + jobHelp,
 		Example: `  cascade replay last --verify
   cascade replay last --from spread[2]
   cascade replay last --from spread --verify
   cascade replay last --task spread[2] --rebuild
+  cascade replay mysession --task root/3 --debug
   cascade replay last --simulate --hosts 8x16c64g --gbit 20
   cascade replay last --export job.json`,
 		Args: cobra.ExactArgs(1),

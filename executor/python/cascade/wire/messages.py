@@ -85,6 +85,7 @@ class TaskError(NamedTuple):
     exit_code: int = 0
     signal: str = ""
     log_tail: bytes = b""
+    function: str = ""
 
 
 class StreamEnd(NamedTuple):

@@ -14,6 +14,8 @@ import (
 	"github.com/cascade-run/cascade/internal/testing/pyenv"
 )
 
+// This file comes before perf_test.go: perf registers functions in this process, which its executors lack.
+
 // Functions that print what they were given: the test compares their words of two runs.
 var (
 	wideTask   = cascade.Func1("Wide", wide, "n -> values")
@@ -194,7 +196,7 @@ func TestReplayCalledTask(t *testing.T) {
 	for _, tt := range []struct{ task, want string }{
 		{"root/0", "makes 3\n2> task root/0, attempt 1: done in DURATION"},
 		{"root/1", "got 1000 times 5\nwidth 1005\nwidth 2005\nwidth 1005\nwidth 15\n2> note: root/0 runs again: what it returned was not recorded\n2> note: root/1/1 runs again"},
-		{"root/r-2", "order " + order + " cancelled true\nbroken: task root/r-2/bad-5, attempt 1 on agent local: error: number 1: no data"},
+		{"root/r-2", "order " + order + " cancelled true\nbroken: task root/r-2/bad-5 (Broken), attempt 1 on agent local: error: number 1: no data"},
 		{"root/2", "order " + order},
 		{"root/r-2/bad-5", "exit 1\n2> task root/r-2/bad-5, attempt 1: error: number 1: no data for this date\n"},
 		{"root/3", "element 4\nelement 3\nelement 2\nelement 1\nelement 0\n2> note: root/3/0 runs again"},
