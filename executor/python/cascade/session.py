@@ -31,6 +31,7 @@ from .executor.code import Code
 from .executor.outputs import Memory
 from .executor.queue import PreparedKind, Queue, Run, Stopped
 from .inputs import host
+from .interrupts import Guard
 from .job import Job
 from .jobtext import written
 from .bars import Builds
@@ -63,8 +64,8 @@ class Session:
 
         finds tells whether hosts find a module by its name; prints takes what called functions write.
         """
-        self.lock = threading.RLock()
-        self._news = threading.Condition(self.lock)
+        self.lock = Guard()
+        self._news = threading.Condition(self.lock)  # type: ignore[arg-type]
         self._resting = 0  # threads that wait for it
         self._reader = 0  # the one of them that reads the link
         self._looks_soon = False  # the session's thread sends what was called within _SOON
@@ -103,6 +104,7 @@ class Session:
         self.calls = Calls(self, self.memory, self.current)
         self.add(m.ReportItem(m.STARTED, self.current.id, time.time_ns()))
         self.flush()
+        self.lock.install()
         self._thread = threading.Thread(target=self._serve, name="cascade-session", daemon=True)
         self._thread.start()
 
@@ -284,8 +286,8 @@ class Session:
                 self._news.wait(seconds)
                 return
             self._reader = threading.get_ident()
-            self.lock.release()
             try:
+                self.lock.release()
                 ready = self._poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))
             finally:
                 self.lock.acquire()
@@ -297,7 +299,7 @@ class Session:
         finally:
             self._resting -= 1
             if self._resting and not self._reader:
-                self._news.notify()  # another one reads from now on
+                self._news.notify_all()  # another one reads from now on
 
     def soon(self) -> None:
         """Has the session's thread send the calls that were made, if no thread waits for them. The lock is held."""
@@ -387,6 +389,7 @@ class Session:
                 self._lost("it was closed")
             lost = self._why != "it was closed"
         self._thread.join()
+        self.lock.remove()
         self._link.close()
         if self._prints is not None:
             self._prints.end()
