@@ -81,7 +81,11 @@ class Guard:
 
     def remove(self) -> None:
         """Sets the handler back that was there before."""
-        if self._before is not None and threading.get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._interrupt:
+        if (
+            self._before is not None
+            and threading.get_ident() == self._main
+            and signal.getsignal(signal.SIGINT) == self._interrupt
+        ):
             signal.signal(signal.SIGINT, self._before)
         self._before = None
 

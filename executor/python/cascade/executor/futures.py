@@ -19,7 +19,9 @@ class State:
 
     __slots__ = ("elements", "end", "holds", "listeners", "name", "order", "put", "ref", "several", "target")
 
-    def __init__(self, ref: m.CallRef, name: str, target: Target | None = None, put: m.Desc | None = None, returns: int = 1) -> None:
+    def __init__(
+        self, ref: m.CallRef, name: str, target: Target | None = None, put: m.Desc | None = None, returns: int = 1
+    ) -> None:
         self.ref, self.name, self.target, self.put = ref, name, target, put
         self.several = returns > 1
         self.listeners: list[Callable[[], Any]] | None = None  # called when it ends, with the lock held

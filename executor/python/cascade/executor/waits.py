@@ -1,7 +1,7 @@
 """What becomes of the calls of a run: how they end, waiting for that, and their results.
 
-    CallEnds ──▶ State ──▶ Waiter, Collector, listeners       CallRead ──▶ memory ──▶ value
-    a thread waits ──CallWait──▶ agent ──CallGo──▶            between the two the run needs no core
+CallEnds ──▶ State ──▶ Waiter, Collector, listeners       CallRead ──▶ memory ──▶ value
+a thread waits ──CallWait──▶ agent ──CallGo──▶            between the two the run needs no core
 """
 
 from __future__ import annotations
