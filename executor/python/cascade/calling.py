@@ -7,6 +7,7 @@ def f(x): ...           f.remote(3) ──▶ a call by name, when hosts can imp
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import importlib
@@ -210,9 +211,10 @@ def _options(base: Options, changed: dict[str, Any]) -> Options:
         given.setdefault("retries", 3 if tries is None else tries)
         if on is not True:
             given.setdefault("retry_on", on)
-    unknown = [name for name in given if name not in Options._fields]
-    if unknown:
-        raise TypeError(f"{unknown[0]} is no option of a call: it has {', '.join(Options._fields)}")
+    if unknown := [name for name in given if name not in Options._fields]:
+        near = difflib.get_close_matches(unknown[0], Options._fields, 1, 0.7)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(Options._fields)}"
+        raise TypeError(f"{unknown[0]} is no option of a call: {hint}")
     return context.options(**{**base._asdict(), **given})
 
 
