@@ -324,12 +324,12 @@ def local(
     watch: list[subprocess.Popen[bytes]] = []
 
     def stop() -> None:
+        for process in reversed(started):  # when this is interrupted the watcher ends them with the program
+            process.terminate()
+            process.wait()
         for process in watch:
             process.kill()
             process.communicate()
-        for process in reversed(started):
-            process.terminate()
-            process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
     def start(held: BinaryIO, *command: str) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
-from ..context import Future, strand
+from ..context import CallFailed, Future, strand
 from ..wire import messages as m
 from .targets import Target
 
@@ -80,7 +80,10 @@ class Called(Future):
 
     def result(self, timeout: float | None = None) -> Any:
         """The value; see Future."""
-        return self.take(lambda: self.calls.result(self.state, self.output, timeout))
+        try:
+            return self.take(lambda: self.calls.result(self.state, self.output, timeout))
+        except CallFailed as e:
+            raise e.with_traceback(None)  # how it was found says nothing
 
     def take(self, value: Callable[[], Any]) -> Any:
         """The value, which is made once."""
