@@ -33,7 +33,7 @@ class Guard:
         return taken
 
     def release(self) -> None:
-        """Gives it back; then an interrupt comes that was put off."""
+        """Releases it; then an interrupt comes that was put off."""
         self._lock.release()
         if threading.get_ident() == self._main:
             self._leave(1)
