@@ -28,3 +28,10 @@ func TestProgramOnCluster(t *testing.T) {
 	python, env := interpreter(t)
 	same(t, "testdata/sessionon.golden", prints(t, "testdata", env, python, "sessionon.py", programs(t)))
 }
+
+// Ctrl-C at any time takes no end of a call away from a program, and its session goes on.
+func TestProgramIsInterrupted(t *testing.T) { program(t, "interrupts", programs(t)) }
+
+// A function by value is loaded once while it is used; another version of Python, and a module that is not there, are told
+// in a sentence. Options have Ray's names too.
+func TestFunctionsByValue(t *testing.T) { program(t, "byvalue") }

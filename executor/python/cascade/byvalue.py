@@ -40,7 +40,7 @@ def function(name: str, hash: str, code: bytes) -> Callable[..., Any]:
         _known.move_to_end(hash)
         return found
     version, _, pickled = code.partition(b"\n")
-    here = "%d.%d" % sys.version_info[:2]
+    here = ".".join(map(str, sys.version_info[:2]))
     if version.decode() != here:
         raise NotLoaded(f"function {name} comes from Python {version.decode()}, and its executor runs Python {here}: "
                         "its code goes between equal versions only")  # fmt: skip

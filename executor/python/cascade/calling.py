@@ -1,12 +1,13 @@
 """Functions that run as tasks when they are called with .remote, from a program and from tasks.
 
-    @cascade.remote
-    def f(x): ...           f.remote(3) ──▶ a call by name, when hosts can import f from its module
-                                            a call by value otherwise: __main__, notebooks, functions in functions
+@cascade.remote
+def f(x): ...           f.remote(3) ──▶ a call by name, when hosts can import f from its module
+                                        a call by value otherwise: __main__, notebooks, functions in functions
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import importlib
@@ -85,19 +86,21 @@ class _Core:
     def __init__(self, of: RemoteFunction) -> None:
         self._of = of
         self.coded: Coded | None = None  # as it came here
-        self._made: tuple[Any, Target] = None, Target("", of.__cascade_function__, ())  # for the calls that it was made for last
+        self._made: tuple[Any, Target] = None, Target("", of.__cascade_function__, ())  # and the host for which it was made
 
     def target(self, calls: Any) -> Target:
-        """The function as calls name it: it is coded once for a session, and once in each process that it has come to."""
-        if self._made[0] is not calls:
-            self._made = calls, self._target(calls)
+        """The function as calls name it: it is coded once for a session, and at most once in each process that it has come to."""
+        if self._made[0] is not calls.host:
+            self._made = calls.host, self._target(calls)
         return self._made[1]
 
     def _target(self, calls: Any) -> Target:
         of = self._of
         inner = inspect.unwrap(of.__cascade_function__)
         if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-            raise TypeError(f"function {of.__qualname__} is async, and nothing would await it: write def, and asyncio.run(...) in it")
+            raise TypeError(
+                f"function {of.__qualname__} is async, and nothing would await it: write def, and asyncio.run(...) in it"
+            )
         coded = self.coded
         if coded is None and not (calls.finds(of.__module__) and _importable(of)):
             coded = _code(of, calls.finds)
@@ -150,7 +153,11 @@ def _importable(of: RemoteFunction) -> tuple[str, str] | None:
     return of.__module__, of.__qualname__
 
 
-_finds: Callable[[str], bool] = lambda module: True  # whether hosts find a module, while a function is coded
+def _any(module: str) -> bool:
+    return True
+
+
+_finds: Callable[[str], bool] = _any  # whether hosts find a module, while a function is coded
 _coding = threading.RLock()  # held meanwhile
 
 
@@ -165,7 +172,11 @@ def _code(of: RemoteFunction, finds: Callable[[str], bool]) -> Coded:
             "that takes cloudpickle (pip install cloudpickle)"
         ) from None
     with _coding:
-        own = [x for name, x in list(sys.modules.items()) if isinstance(x, types.ModuleType) and name == x.__name__ and not finds(name)]
+        own = [
+            x
+            for name, x in list(sys.modules.items())
+            if isinstance(x, types.ModuleType) and name == x.__name__ and not finds(name)
+        ]
         own = [x for x in own if x.__name__ not in cloudpickle.list_registry_pickle_by_value()]
         for module in own:
             cloudpickle.register_pickle_by_value(module)
@@ -173,12 +184,14 @@ def _code(of: RemoteFunction, finds: Callable[[str], bool]) -> Coded:
         try:
             pickled = cloudpickle.dumps(of)
         except Exception as e:
-            raise TypeError(f"function {of.__qualname__} cannot be sent by value: {e}: make what it cannot take along within it") from e
+            raise TypeError(
+                f"function {of.__qualname__} cannot be sent by value: {e}: make what it cannot take along within it"
+            ) from e
         finally:
             _finds = before
             for module in own:
                 cloudpickle.unregister_pickle_by_value(module)
-    data = b"%d.%d\n" % sys.version_info[:2] + pickled
+    data = ".".join(map(str, sys.version_info[:2])).encode() + b"\n" + pickled
     return Coded(hashlib.blake2b(data, digest_size=16).hexdigest(), data)
 
 
@@ -198,9 +211,10 @@ def _options(base: Options, changed: dict[str, Any]) -> Options:
         given.setdefault("retries", 3 if tries is None else tries)
         if on is not True:
             given.setdefault("retry_on", on)
-    unknown = [name for name in given if name not in Options._fields]
-    if unknown:
-        raise TypeError(f"{unknown[0]} is no option of a call: it has {', '.join(Options._fields)}")
+    if unknown := [name for name in given if name not in Options._fields]:
+        near = difflib.get_close_matches(unknown[0], Options._fields, 1, 0.7)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(Options._fields)}"
+        raise TypeError(f"{unknown[0]} is no option of a call: {hint}")
     return context.options(**{**base._asdict(), **given})
 
 
@@ -222,5 +236,3 @@ def _function(function: Any) -> Callable[..., Any]:
     if not callable(plain) or not hasattr(plain, "__qualname__"):
         raise TypeError(f"remote: {function!r} is no function: write def, or a lambda")
     return plain  # type: ignore[no-any-return]
-
-

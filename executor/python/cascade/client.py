@@ -324,12 +324,12 @@ def local(
     watch: list[subprocess.Popen[bytes]] = []
 
     def stop() -> None:
+        for process in reversed(started):  # when this is interrupted the watcher ends them with the program
+            process.terminate()
+            process.wait()
         for process in watch:
             process.kill()
             process.communicate()
-        for process in reversed(started):
-            process.terminate()
-            process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
     def start(held: BinaryIO, *command: str) -> None:
@@ -349,7 +349,7 @@ def local(
                                           stdin=subprocess.PIPE, stdout=says, stderr=subprocess.DEVNULL,
                                           start_new_session=True))  # fmt: skip
         _watchers.add(watch[0])
-        for _ in range(600):
+        for _ in range(3000):
             try:
                 return Cluster(f"ipc://{socket}", stop)
             except LinkError as e:
@@ -359,7 +359,7 @@ def local(
             for process in started:
                 if process.poll() is not None:
                     raise RuntimeError(f"{process.args[0]!r} ended: see the logs in {base}")  # type: ignore[index]
-            time.sleep(0.05)
+            time.sleep(0.01)
         raise TimeoutError(f"the controller has not opened {socket}: see the logs in {base}")
     except BaseException:
         stop()

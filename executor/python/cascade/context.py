@@ -318,9 +318,13 @@ def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[B
 
 
 def _call(options: Options, function: str | Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> Any:
+    of = getattr(function, "_core", None)  # of cascade.remote
+    if of is not None and _host is not None:
+        calls = _host.own_calls(f"call {function.__name__}")  # type: ignore[union-attr]
+        return calls.make(of.target(calls), options, args, named)
     name = function if isinstance(function, str) else f"{function.__module__}.{function.__qualname__}"
     if name.startswith("__main__.") or "<" in name:
-        raise ValueError(f"call {name}: an executor finds functions of modules only: move it into one")
+        raise ValueError(f"call {name}: an executor finds functions of modules only: move it into one, or make it @cascade.remote")
     if _host is not None:
         return _host.own_calls(f"call {name}").make(name, options, args, named)
     found: Any = function

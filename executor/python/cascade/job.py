@@ -17,11 +17,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from . import save, screen, shared_memory
+from .bars import Bar, Builds
 from .checks import needs
 from .graph import Graph, Ref
 from .inputs import host
 from .peer import NOT_FOUND, PIECE, Peer, RequestError
-from .bars import Bar, Builds
 from .reuse import Reused
 from .values import PICKLE, decode
 from .wire import messages as m

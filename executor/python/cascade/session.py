@@ -1,8 +1,8 @@
 """A program as a task: it calls functions, and waits for what they return, outside of any graph.
 
-    init() ──▶ Session ──Hello──▶ agent of this host       the program is the executor of the session's one run
-    f.remote, get, wait, put ──▶ Calls ◀──CallEnds── one thread reads: that of a caller that waits, or the session's own
-    shutdown(), the end of the program ──Report──▶ agent   the session ends, and all that it has called
+init() ──▶ Session ──Hello──▶ agent of this host       the program is the executor of the session's one run
+f.remote, get, wait, put ──▶ Calls ◀──CallEnds── one thread reads: that of a caller that waits, or the session's own
+shutdown(), the end of the program ──Report──▶ agent   the session ends, and all that it has called
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import functools
 import os
-import select
 import shlex
 import shutil
 import site
@@ -23,7 +22,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from . import __version__, context, screen
+from . import __version__, context
+from .bars import Builds
 from .checks import listed, texts
 from .client import Cluster, connect, local
 from .executor.calls import Calls
@@ -31,16 +31,17 @@ from .executor.code import Code
 from .executor.outputs import Memory
 from .executor.queue import PreparedKind, Queue, Run, Stopped
 from .inputs import host
-from .job import Job
+from .interrupts import Guard
 from .jobtext import written
-from .bars import Builds
+from .printer import Printer
 from .wire import codec
 from .wire import messages as m
 from .wire.envelope import LinkError
-from .wire.pipes import PipeLink
+from .wire.pipes import PipeLink, poll_of
 
 FUNCTION = "cascade.session"
 AGENT = "agent-"  # begins the name of a resource that one agent has
+CLOSED = "it was closed"
 MAX_HEAD = 512 << 20  # of a message from the agent
 _LOOK = 0.005  # s after which the session's own thread looks whether another still reads
 _SOON = 0.002  # s after which calls leave that no thread waits for
@@ -58,13 +59,13 @@ class Session:
     granted = False
 
     def __init__(self, cluster: Cluster, agent: Mapping[str, Any], document: dict[str, Any], finds: Callable[[str], bool],
-                 prints: _Printer | None, owns: bool) -> None:  # fmt: skip
+                 prints: Printer | None, owns: bool) -> None:  # fmt: skip
         """Opens the session that a job file describes, on an agent. With owns the cluster ends with it.
 
         finds tells whether hosts find a module by its name; prints takes what called functions write.
         """
-        self.lock = threading.RLock()
-        self._news = threading.Condition(self.lock)
+        self.lock = Guard()
+        self._news = threading.Condition(self.lock)  # type: ignore[arg-type]
         self._resting = 0  # threads that wait for it
         self._reader = 0  # the one of them that reads the link
         self._looks_soon = False  # the session's thread sends what was called within _SOON
@@ -93,8 +94,16 @@ class Session:
                                   __version__, max_head=MAX_HEAD, on_break=lambda: None)  # fmt: skip
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._rouse = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # of the one that reads: another has
-            self._poll, self._asleep, self._awake = _poll(self._rouse, self._link.fd), _poll(self._wake), _poll(self._wake, self._link.fd)
-            self._link.send(codec.encode(m.Hello(os.getpid(), "", __version__, "python", session=uuid.UUID(self.id).bytes, output=prints is not None)))
+            self._poll, self._asleep, self._awake = (
+                poll_of(self._rouse, self._link.fd),
+                poll_of(self._wake),
+                poll_of(self._wake, self._link.fd),
+            )
+            self._link.send(
+                codec.encode(
+                    m.Hello(os.getpid(), "", __version__, "python", session=uuid.UUID(self.id).bytes, output=prints is not None)
+                )
+            )
             self._open()
         except BaseException as e:
             self._unopened(str(agent["name"]), e)
@@ -103,6 +112,7 @@ class Session:
         self.calls = Calls(self, self.memory, self.current)
         self.add(m.ReportItem(m.STARTED, self.current.id, time.time_ns()))
         self.flush()
+        self.lock.install()
         self._thread = threading.Thread(target=self._serve, name="cascade-session", daemon=True)
         self._thread.start()
 
@@ -110,7 +120,9 @@ class Session:
 
     def _open(self) -> None:
         """Waits for the run. The job may fail meanwhile, as its environment cannot be built."""
-        builds = Builds(lambda: self.cluster._rows("environments", uuid.UUID(self.id).bytes, ""), lambda text: print(text, file=sys.stderr))
+        builds = Builds(
+            lambda: self.cluster._rows("environments", uuid.UUID(self.id).bytes, ""), lambda text: print(text, file=sys.stderr)
+        )
         looked = time.monotonic()
         while self.current is None:
             self._poll.poll(200)
@@ -213,7 +225,11 @@ class Session:
         """The session was cancelled from outside."""
         run = self.current
         assert run is not None
-        self._finish(m.ReportItem(m.FAILED, run.id, time.time_ns(), usage=m.Usage(run.start), error=self.error(run, message.why, message.text)))
+        self._finish(
+            m.ReportItem(
+                m.FAILED, run.id, time.time_ns(), usage=m.Usage(run.start), error=self.error(run, message.why, message.text)
+            )
+        )
         self._lost(message.text or "it was cancelled")
 
     def _lost(self, why: str) -> None:
@@ -246,16 +262,16 @@ class Session:
                 f"{what}: the session belongs to the process that opened it, and this one was forked from it: "
                 "open one here with cascade.init(), or call from the parent"
             )
-        if self._why is not None:
+        if self._why is not None or self._closing:
             raise self.gone(what)
 
     def gone(self, what: str) -> Exception:
         """What is said when it has ended."""
-        return SessionLost(f"{what}: the session has ended: {self._why}")
+        return SessionLost(f"{what}: the session has ended: {self._why or CLOSED}")
 
     def check(self, run: Run) -> None:
         """Raises what is said when it has ended."""
-        if self._why is not None:
+        if self._why is not None or self._closing:
             raise self.gone("wait")
 
     def in_main(self) -> bool:
@@ -284,8 +300,8 @@ class Session:
                 self._news.wait(seconds)
                 return
             self._reader = threading.get_ident()
-            self.lock.release()
             try:
+                self.lock.release()
                 ready = self._poll.poll(None if seconds is None else max(0, int(seconds * 1000) + 1))
             finally:
                 self.lock.acquire()
@@ -297,7 +313,7 @@ class Session:
         finally:
             self._resting -= 1
             if self._resting and not self._reader:
-                self._news.notify()  # another one reads from now on
+                self._news.notify_all()  # another one reads from now on
 
     def soon(self) -> None:
         """Has the session's thread send the calls that were made, if no thread waits for them. The lock is held."""
@@ -318,7 +334,9 @@ class Session:
 
     def error(self, run: Run, kind: int, message: str, codes: Any = (), stack: str = "") -> m.TaskError:
         """An error of the session."""
-        return m.TaskError(kind, message, codes, stack, run.title(), run.attempt & 0xFFFF, self.welcome.agent, self.welcome.executor)
+        return m.TaskError(
+            kind, message, codes, stack, run.title(), run.attempt & 0xFFFF, self.welcome.agent, self.welcome.executor
+        )
 
     # ---- for the functions of the package
 
@@ -374,7 +392,9 @@ class Session:
         """Ends the session, and all that it has called and that has not ended. A cluster that init has started ends with it."""
         if os.getpid() != self._process or self._closing:
             return
-        self._closing = True
+        with self.lock:
+            self._closing = True
+            self._tell()  # those that wait give up
         run = self.current
         with self.memory.making:
             self.calls.end()
@@ -384,9 +404,10 @@ class Session:
             os.eventfd_write(self._wake, 1)
             if run is not None and self._why is None:
                 self._finish(m.ReportItem(m.FINISHED, run.id, time.time_ns(), usage=m.Usage(time.time_ns())))
-                self._lost("it was closed")
-            lost = self._why != "it was closed"
+                self._lost(CLOSED)
+            lost = self._why != CLOSED
         self._thread.join()
+        self.lock.remove()
         self._link.close()
         if self._prints is not None:
             self._prints.end()
@@ -418,13 +439,6 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<{self._name} at {self.cluster.address}>"
-
-
-def _poll(*fds: int) -> select.poll:
-    poll = select.poll()
-    for fd in fds:
-        poll.register(fd, select.POLLIN)
-    return poll
 
 
 _opening = threading.RLock()
@@ -464,21 +478,27 @@ def init(
         try:
             at = _agent(cluster)
             environment: dict[str, Any] = {}
-            finds: Callable[[str], bool] = lambda module: True
+            finds: Callable[[str], bool] = _all
             if own and not (pip or py_modules or working_dir or env):
                 environment["binary"] = _launcher(cluster)
             else:
                 modules = listed(py_modules)
-                environment["python"] = {"pip": [*listed(pip), "cloudpickle"], "version": "==%d.%d.*" % sys.version_info[:2]}
-                environment |= {k: v for k, v in (("py_modules", modules), ("working_dir", os.fsdecode(working_dir)), ("env", texts(env or {}))) if v}
-                finds = functools.partial(_found, tuple(map(os.path.abspath, modules)), os.path.abspath(working_dir) if working_dir else "")
+                environment["python"] = {"pip": [*listed(pip), "cloudpickle"], "version": f"=={sys.version_info[0]}.{sys.version_info[1]}.*"}
+                environment |= {
+                    k: v
+                    for k, v in (("py_modules", modules), ("working_dir", os.fsdecode(working_dir)), ("env", texts(env or {})))
+                    if v
+                }
+                finds = functools.partial(
+                    _found, tuple(map(os.path.abspath, modules)), os.path.abspath(working_dir) if working_dir else ""
+                )
             title = name or os.path.basename(getattr(sys.modules.get("__main__"), "__file__", None) or "python")
             document = {
                 "job": f"session {title}",
                 "environments": {"python": environment},
                 "tasks": {"root": {"run": f"python:{FUNCTION}", "resources": {at[1]: 0.001}}},
             }
-            made = _session = Session(cluster, at[0], document, finds, _Printer() if log_to_driver else None, own)
+            made = _session = Session(cluster, at[0], document, finds, Printer() if log_to_driver else None, own)
         except BaseException:
             cluster.close()
             raise
@@ -513,7 +533,11 @@ def _agent(cluster: Cluster) -> tuple[dict[str, Any], str]:
     until = time.monotonic() + (_WAITS if cluster._stop is None else _OPENS)
     here = host()
     while True:
-        rows = [r for r in cluster._rows("agents", bytes(16), "") if r["state"] == "ready" and r.get("sessions") and here in r.get("resources", {})]
+        rows = [
+            r
+            for r in cluster._rows("agents", bytes(16), "")
+            if r["state"] == "ready" and r.get("sessions") and here in r.get("resources", {})
+        ]
         if rows:
             row = min(rows, key=lambda r: int(r["jobs"]))
             return row, next(n for n in row["resources"] if n.startswith(AGENT))
@@ -531,10 +555,22 @@ def _launcher(cluster: Cluster) -> str:
     known = {os.path.realpath(p) for p in (*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages())}
     paths = [os.path.abspath(p) for p in sys.path if os.path.realpath(p) not in known]
     start = "import runpy, sys; del sys.path[0]; runpy.run_module('cascade.executor', run_name='__main__', alter_sys=True)"
-    words = ["env", f"PYTHONPATH={os.pathsep.join(paths)}", f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', '0')}", sys.executable, "-c", start]
+    words = [
+        "env",
+        f"PYTHONPATH={os.pathsep.join(paths)}",
+        f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', '0')}",
+        sys.executable,
+        "-c",
+        start,
+    ]
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "w") as f:
         f.write(f"#!/bin/sh\nexec {shlex.join(words)}\n")
     return path
+
+
+def _all(module: str) -> bool:
+    """A cluster that a program starts finds all that the program does."""
+    return True
 
 
 def _found(modules: tuple[str, ...], folder: str, module: str) -> bool:
@@ -547,32 +583,3 @@ def _found(modules: tuple[str, ...], folder: str, module: str) -> bool:
     path = os.path.splitext(os.path.abspath(path))[0].removesuffix(os.sep + "__init__")
     within = [os.path.dirname(p) if os.path.isfile(p) or os.path.exists(os.path.join(p, "__init__.py")) else p for p in modules]
     return any(path == os.path.join(root, *module.split(".")) for root in (*within, folder) if root)
-
-
-class _Printer:
-    """Shows what called functions write, line by line, with the name of the function and the agent that ran it."""
-
-    def __init__(self) -> None:
-        self._begun: dict[tuple[str, str, int], bytes] = {}  # lines without their ends, by where they come from
-
-    def __call__(self, message: m.Log) -> None:
-        """Takes text."""
-        key = message.function, message.agent, message.stream
-        lines = (self._begun.pop(key, b"") + message.text).split(b"\n")
-        if lines[-1]:
-            self._begun[key] = lines[-1]
-        self._show(key, lines[:-1])
-
-    def end(self) -> None:
-        """Shows lines that have no end."""
-        for key, line in self._begun.items():
-            self._show(key, [line])
-        self._begun.clear()
-
-    def _show(self, key: tuple[str, str, int], lines: list[bytes]) -> None:
-        function, agent, stream = key
-        to = sys.stdout if stream == 1 else sys.stderr
-        place = f"({function.removeprefix('__main__.')}, {agent}) " if function else ""
-        with contextlib.suppress(ValueError, OSError):  # it is closed
-            to.write("".join(f"{place}{screen.text(line.decode('utf-8', 'replace').rstrip(chr(13)))}\n" for line in lines))
-            to.flush()

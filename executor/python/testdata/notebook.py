@@ -28,6 +28,23 @@ try:
 except ZeroDivisionError as e:
     print("caught", type(e).__name__, "of kind", e.kind, "from", e.message)
 cluster.close()""",
+    f"""session = cascade.init(programs={sys.argv[1]!r}, cpu=2, log_to_driver=False)
+@cascade.remote
+def times(x):
+    return x * factor
+
+refs = cascade.progress(times.map(range(3)), name="times")
+cascade.get(refs)""",
+    """@cascade.remote
+def times(x):  # another one
+    return times.__name__, x, factor
+factor = 4
+[await times.remote(5), await times.remote(6)]""",
+    """try:
+    cascade.get(cascade.remote(lambda: 1 / 0).remote())
+except ZeroDivisionError as e:
+    print("caught", e)
+cascade.shutdown()""",
 ]
 
 notebook = new.new_notebook(cells=[new.new_code_cell(text) for text in CELLS])

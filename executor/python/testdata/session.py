@@ -110,6 +110,7 @@ def values():
     y = 10
     print("closure", cascade.get([cascade.remote(lambda x: x * y).remote(i) for i in range(3)]))
     print("module", beside.triple.remote(3).result(), double.remote(beside.triple.remote(1)).result(), beside.of_both.remote(1).result())
+    print("call", cascade.call(double, 3).result(), cascade.options(retries=1).call(beside.triple, 2).result(), cascade.call("job.beside.triple", 4).result())
     array = cascade.put(np.arange(1 << 17))
     got = array.result()
     print("array", mean.remote(array).result(), got[-1], got.flags.writeable, double.remote(array).result()[-1])

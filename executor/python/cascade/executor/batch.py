@@ -18,14 +18,18 @@ _REF, _DATA = tuple(m.CallRef()), tuple(m.Ref())
 
 
 class Batch:
-    """The calls and values of one message. One thread at a time adds to it."""
+    """The calls and values of one message.
+
+    One thread at a time makes inputs for it, and one adds them or takes the message: these are two, so each has a packer.
+    """
 
     def __init__(self, run: int) -> None:
         self.run, self.once = run, False
         self.kinds: list[m.CallKind] = []
         self.items: list[bytes] = []
         self.size = 0  # bytes of values in it
-        self._pack: Any = msgpack.Packer(unicode_errors=ERRORS).pack
+        self._pack: Any = msgpack.Packer(unicode_errors=ERRORS).pack  # of inputs
+        self._whole: Any = msgpack.Packer(unicode_errors=ERRORS).pack
 
     def value(self, port: int, data: m.Desc) -> bytes:
         """An input that is a value."""
@@ -48,7 +52,7 @@ class Batch:
 
     def add(self, ref: m.CallRef, kind: int, name: str, inputs: Sequence[bytes]) -> None:
         """Adds a call, or a value (kind 0), with its inputs."""
-        pack, n = self._pack, len(inputs)
+        pack, n = self._whole, len(inputs)
         head = bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")
         self.items.append(b"".join((b"\x95", pack(ref), pack(kind), pack(name), b"\xc4\0", head, *inputs)))
 
@@ -59,6 +63,6 @@ class Batch:
     def take(self) -> bytes:
         """The message; then it is empty."""
         items, kinds, self.items, self.kinds, self.size = self.items, self.kinds, [], [], 0
-        pack = self._pack
+        pack = self._whole
         head = b"\x92" + pack(NUMBERS[m.Calls]) + b"\x94" + pack(self.run) + pack(self.once) + pack(kinds)
         return b"".join((head, b"\xdd" + len(items).to_bytes(4, "big"), *items))

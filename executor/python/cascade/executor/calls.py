@@ -150,6 +150,11 @@ class Calls(Waits):
         self._add(state, 0, "", [self._batch.value(0, given)])
         return Called(self, state)
 
+    @property
+    def host(self) -> Host:
+        """The process, or the session, whose calls they are."""
+        return self._worker
+
     def finds(self, module: str) -> bool:
         """Whether the hosts of calls find a module by its name."""
         return self._worker.finds(module)

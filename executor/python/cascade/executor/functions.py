@@ -131,7 +131,11 @@ class Function:
         del spread.__wrapped__
         kinds = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         spread.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [*kinds, *(inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in more), *(p for p in parameters if p.kind is p.VAR_KEYWORD)]
+            [
+                *kinds,
+                *(inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in more),
+                *(p for p in parameters if p.kind is p.VAR_KEYWORD),
+            ]
         )
         self.call = spread
 

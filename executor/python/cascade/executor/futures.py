@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
-from ..context import Future, strand
+from ..context import CallFailed, Future, strand
 from ..wire import messages as m
 from .targets import Target
 
@@ -19,7 +19,9 @@ class State:
 
     __slots__ = ("elements", "end", "holds", "listeners", "name", "order", "put", "ref", "several", "target")
 
-    def __init__(self, ref: m.CallRef, name: str, target: Target | None = None, put: m.Desc | None = None, returns: int = 1) -> None:
+    def __init__(
+        self, ref: m.CallRef, name: str, target: Target | None = None, put: m.Desc | None = None, returns: int = 1
+    ) -> None:
         self.ref, self.name, self.target, self.put = ref, name, target, put
         self.several = returns > 1
         self.listeners: list[Callable[[], Any]] | None = None  # called when it ends, with the lock held
@@ -78,7 +80,10 @@ class Called(Future):
 
     def result(self, timeout: float | None = None) -> Any:
         """The value; see Future."""
-        return self.take(lambda: self.calls.result(self.state, self.output, timeout))
+        try:
+            return self.take(lambda: self.calls.result(self.state, self.output, timeout))
+        except CallFailed as e:
+            raise e.with_traceback(None)  # how it was found says nothing
 
     def take(self, value: Callable[[], Any]) -> Any:
         """The value, which is made once."""

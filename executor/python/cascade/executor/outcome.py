@@ -109,6 +109,9 @@ def _stack(error: BaseException) -> str:
                 todo += [one.__cause__, one.__context__]
         return "".join(told.format()).rstrip()
     except Exception:  # it looks for files by their names, which are any text: then without lines of theirs
-        frames = [traceback.FrameSummary(f.f_code.co_filename, line, f.f_code.co_name, line="") for f, line in traceback.walk_tb(error.__traceback__)]
+        frames = [
+            traceback.FrameSummary(f.f_code.co_filename, line, f.f_code.co_name, line="")
+            for f, line in traceback.walk_tb(error.__traceback__)
+        ]
         own = [f for f in frames if not f.filename.startswith(_OWN)]
         return "".join(["Traceback (most recent call last):\n", *traceback.format_list(own), _one_line(error)])

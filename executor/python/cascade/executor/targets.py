@@ -1,7 +1,7 @@
 """Functions as calls name them: by the name of a module's function, or by value.
 
-    cascade.call("module.f", x)     Target: the name; its executor finds the function
-    f.remote(x) of @cascade.remote  Target: the name, or the name and the code, which is the first input of each call
+cascade.call("module.f", x)     Target: the name; its executor finds the function
+f.remote(x) of @cascade.remote  Target: the name, or the name and the code, which is the first input of each call
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Coded(NamedTuple):
 class Target:
     """A function that is called, with what its caller has to know of it."""
 
-    def __init__(self, name: str, function: Callable[..., Any], names: Sequence[str], coded: Coded | None = None, strict: bool = False) -> None:
+    def __init__(
+        self, name: str, function: Callable[..., Any], names: Sequence[str], coded: Coded | None = None, strict: bool = False
+    ) -> None:
         """names are those of its parameters that can be given by place; with strict arguments are compared with its signature."""
         self.name, self.coded = name, coded
         self.stream = inspect.isgeneratorfunction(inspect.unwrap(function))  # it yields
@@ -58,7 +60,9 @@ class Target:
         try:
             signature = inspect.signature(self.function)
         except (TypeError, ValueError):
-            raise TypeError(f"call {self.name}: nothing tells the names of its parameters: call it in a function of your own") from None
+            raise TypeError(
+                f"call {self.name}: nothing tells the names of its parameters: call it in a function of your own"
+            ) from None
         try:
             signature.bind(*range(count), **dict.fromkeys(named))
         except TypeError as e:

@@ -1,7 +1,7 @@
 """What becomes of the calls of a run: how they end, waiting for that, and their results.
 
-    CallEnds ──▶ State ──▶ Waiter, Collector, listeners       CallRead ──▶ memory ──▶ value
-    a thread waits ──CallWait──▶ agent ──CallGo──▶            between the two the run needs no core
+CallEnds ──▶ State ──▶ Waiter, Collector, listeners       CallRead ──▶ memory ──▶ value
+a thread waits ──CallWait──▶ agent ──CallGo──▶            between the two the run needs no core
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..context import Cancelled, Future, strand
+from ..context import CallFailed, Cancelled, Future, strand
 from ..wire import messages as m
 from ..wire.envelope import LinkError
 from ..wire.text import valid
@@ -420,7 +420,10 @@ class Waits:
     def get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
         """The values of all, or the first error at once."""
         self._own("get", futures)
-        return self._mine("get", lambda: self._get(futures, timeout))  # type: ignore[no-any-return]
+        try:
+            return self._mine("get", lambda: self._get(futures, timeout))  # type: ignore[no-any-return]
+        except CallFailed as e:
+            raise e.with_traceback(None)  # how it was found says nothing
 
     def _get(self, futures: Sequence[Future], timeout: float | None) -> list[Any]:
         deadline = _deadline(timeout)

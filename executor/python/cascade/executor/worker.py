@@ -13,7 +13,6 @@ up. One lock guards all that both use; it is never held while a task's function 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import threading
@@ -26,22 +25,22 @@ from .. import __version__, context
 from ..wire import codec, columns
 from ..wire import messages as m
 from ..wire.envelope import LinkError
-from ..wire.pipes import connect
+from ..wire.pipes import connect, poll_of
 from .calls import Calls
 from .code import Code
 from .leftover import Leftover
 from .logs import Logs
-from .memory import ControlPage, PrivateMemory
+from .memory import ControlPage
 from .outcome import failure, leads_to
 from .outputs import Memory
 from .queue import LiveValue, PreparedKind, Queue, Run, Stopped
 from .state import State, limit_threads, setenv
+from .usage import UsageMeter
 
 MAX_HEAD = 512 << 20  # of a message from the agent
 REPORT_AGE = 200_000  # ns that a finished run waits for others to join its report
 STARTED_AFTER = 2_000_000  # ns after which a run is reported as started
 SAMPLE_EVERY = 25_000_000  # ns between samples of a run's private memory
-SAMPLE_AGE = 5_000_000  # ns for which a sample at a run's end is good
 QUICK = 100_000  # ns: runs that take less do not delay reports
 LONG = 1_000_000_000  # ns after which a run is no reason to put anything off
 LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
@@ -84,15 +83,12 @@ class Worker:
         self.memory = Memory(self)
         self.calls: Calls | None = None  # of the current run
         self.logs = Logs(self._log, words)
-        self._private = PrivateMemory()
-        self._leftover = Leftover(self._private.read)
-        self._sample, self._sampled = 0, 0
+        self._usage = UsageMeter()
+        self._leftover = Leftover(self._usage.private)
         self._items: list[m.ReportItem] = []
         self._row: list[tuple[int, int, int, int, int, int, int]] = []  # usages of runs that ended without outputs, one after another
         self._row_first = 0
         self._since = 0  # when the oldest item came
-        self._mark = self._wall = 0  # cpu time and durations since it was read
-        self._rate = 0.0
         self._job = b""  # of the last run
         self._unseen = False  # it took little time, and not all that it may have changed was looked at
         self._bounded = False  # the threads of libraries
@@ -104,7 +100,7 @@ class Worker:
         self._made = 0  # calls that there were when it looked
         self._wake_main, self._wake_helper = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
         self.link = connect(address, pipes, MAX_HEAD, self._broken)
-        self._poll = _poll(self._wake_main, self.link.fd)
+        self._poll = poll_of(self._wake_main, self.link.fd)
         self._main = threading.get_ident()
         self.send(m.Hello(os.getpid(), token, __version__, "python", [("*", "")]))
 
@@ -297,7 +293,7 @@ class Worker:
                     continue
                 if self._last:
                     return None
-            self._mark = 0
+            self._usage.pause()
             if not self.wait(IDLE_LEASE if self.memory.standing is not None else None):
                 self.memory.return_standing()
 
@@ -335,8 +331,7 @@ class Worker:
         """Performs one run and answers for it."""
         run.began = time.perf_counter_ns()
         run.start = time.time_ns()
-        if self._mark == 0:
-            self._mark, self._wall = time.process_time_ns(), 0
+        self._usage.begin()
         if self.control is not None:
             self.control.begin(run.id, run.attempt)
         self.logs.run = run.id
@@ -398,7 +393,7 @@ class Worker:
             now = time.perf_counter_ns()
             took = now - run.began
             run.kind.quick = took < QUICK
-            usage = (run.start, took, self._cpu(took), self._peak(run, now), run.bytes_in, run.bytes_out, run.copied)
+            usage = (run.start, took, self._usage.cpu(took), self._usage.peak(run.peak, now), run.bytes_in, run.bytes_out, run.copied)
             self._ended = now
             if error is None and not outputs and not counts and run.device is None:
                 if self._row and (self._row_first + len(self._row) != run.id or len(self._row) == columns.MAX_ENTRIES):
@@ -416,24 +411,7 @@ class Worker:
                 memory.return_regions(run)
             if now - self._since > REPORT_AGE:
                 self.flush()
-        self._leftover.look(self._sample)
-
-    def _cpu(self, took: int) -> int:
-        """The cpu time of a run that took so long: the process's, shared by short runs according to their durations."""
-        self._wall += took
-        if self._wall < 50_000:
-            return int(took * self._rate)
-        now = time.process_time_ns()
-        spent = now - self._mark
-        own = spent if took >= self._wall // 2 else spent * took // self._wall
-        self._rate = spent / self._wall
-        self._mark, self._wall = now, 0
-        return own
-
-    def _peak(self, run: Run, now: int) -> int:
-        if now - self._sampled > SAMPLE_AGE:
-            self._sample, self._sampled = self._private.read(), now
-        return max(run.peak, self._sample)
+        self._leftover.look(self._usage.sample)
 
     def call(self, function: Any, /, *args: Any, **named: Any) -> Any:
         """Calls a function of the task's; it can be interrupted meanwhile."""
@@ -546,8 +524,8 @@ class Worker:
     # ---- the helper thread
 
     def _help(self) -> None:
-        asleep = _poll(self._wake_helper)
-        awake = _poll(self._wake_helper, self.link.fd)
+        asleep = poll_of(self._wake_helper)
+        awake = poll_of(self._wake_helper, self.link.fd)
         while True:
             run = self.current
             now = time.perf_counter_ns()
@@ -602,7 +580,7 @@ class Worker:
             signal.pthread_kill(self._main, _SIGNAL)
         if now - run.sampled > SAMPLE_EVERY:
             run.sampled = now
-            run.peak = max(run.peak, self._private.read())
+            run.peak = max(run.peak, self._usage.private())
         if self.logs.dirty:
             self.logs.flush()
         if age > LONG:
@@ -612,13 +590,6 @@ class Worker:
         left = 25 if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
         self._watches = self._resting > 0 or not self._waits
         return awake if self._watches else asleep, max(1, min(25, left))
-
-
-def _poll(*fds: int) -> Any:
-    poll = select.poll()
-    for fd in fds:
-        poll.register(fd, select.POLLIN)
-    return poll
 
 
 def _clip(text: str) -> str:

@@ -10,6 +10,7 @@ A reader of a Unix socket wakes its writer, a reader of a pipe does not. So an a
 from __future__ import annotations
 
 import os
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -61,3 +62,11 @@ def connect(address: str, pipes: bool, max_head: int, on_break: Callable[[], Non
     from .link import Link  # ZeroMQ is loaded where it is needed
 
     return Link(address, "executor", name, __version__, max_head=max_head, on_break=on_break)
+
+
+def poll_of(*fds: int) -> select.poll:
+    """A wait for what comes over any of some descriptors."""
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return poll

@@ -1,0 +1,42 @@
+"""Functions by value as executors load them: once while they are used, and of their own version of Python alone."""
+
+import pickle
+import sys
+
+from cascade import byvalue
+from cascade.context import Options
+from cascade.calling import RemoteFunction, _code, _options
+
+
+def tried(do):
+    """What a function returns, or its error."""
+    try:
+        return do()
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+
+
+here = ".".join(map(str, sys.version_info[:2]))
+factor = 3
+coded = _code(RemoteFunction(lambda x: x * factor, Options(retries=2)), lambda module: True)
+loaded = byvalue.function("f", coded.hash, coded.data)
+print(loaded(2), loaded.__code__.co_filename == __file__, byvalue.function("f", coded.hash, b"") is loaded)
+for i in range(300):
+    byvalue.function("f", str(i), coded.data)
+print(len(byvalue._known), byvalue.function("f", coded.hash, coded.data) is loaded)
+print(tried(lambda: byvalue.function("f", "a", b"3.8\n" + coded.data)).replace(here, "HERE"))
+
+
+class Absent:
+    """It is in no module that is there."""
+
+
+Absent.__module__, sys.modules["absent"] = "absent", sys.modules[__name__]
+lacks = here.encode() + b"\n" + pickle.dumps(Absent())
+del sys.modules["absent"]
+print(tried(lambda: byvalue.function("f", "b", lacks)))
+print(tried(lambda: byvalue.function("f", "c", here.encode() + b"\nno pickle")))
+
+for options in ({"num_cpus": 2, "num_gpus": 1, "num_returns": 3}, {"max_retries": 4}, {"max_retries": 4, "retry_exceptions": True},
+                {"retry_exceptions": [KeyError]}, {"retry_exceptions": False}, {"num_cpus": "2"}, {"timout": 1}):  # fmt: skip
+    print(options, "->", tried(lambda o=options: {k: v for k, v in _options(Options(), o)._asdict().items() if v != getattr(Options(), k)}))
