@@ -61,7 +61,7 @@ func (a *app) asList(c *cobra.Command, selectors ...string) *cobra.Command {
 	for _, s := range selectors {
 		switch s {
 		case "status":
-			f.StringSliceVar(&a.list.status, s, nil, "only those that stand so, such as running or failed; repeatable")
+			f.StringSliceVar(&a.list.status, s, nil, "only those of this `status`, such as running or failed; repeatable")
 		case "family":
 			f.StringVar(&a.list.family, s, "", "only this family or task, such as spread, spread[*,500] or spread[2,500]")
 		case "host":
