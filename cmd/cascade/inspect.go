@@ -409,7 +409,11 @@ TASK these are the tasks that failed, were skipped or were cancelled.
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			return a.withExecutors(ctx, nil, func(client *cascade.Client) error {
+			with := a.withJobs
+			if !dry {
+				with = func(ctx context.Context, f func(*cascade.Client) error) error { return a.withExecutors(ctx, nil, f) }
+			}
+			return with(ctx, func(client *cascade.Client) error {
 				j, err := findJob(ctx, client, args[0])
 				if err != nil {
 					return err

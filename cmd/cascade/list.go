@@ -351,11 +351,19 @@ func csvRows[T any](out *bufio.Writer, f *rowFields, rows iter.Seq2[*T, error], 
 	return w.Error()
 }
 
+func headers(columns []string) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = strings.TrimSpace(strings.ToUpper(strings.ReplaceAll(c, "_", " ")))
+	}
+	return names
+}
+
 // gridRows prints rows in columns, for people.
 func (a *app) gridRows(out *bufio.Writer, f *rowFields, rows iter.Seq2[*reflect.Value, error], columns []string, head bool) error {
 	g := grid{out: out}
 	if head {
-		g.add(strings.Split(strings.ToUpper(strings.ReplaceAll(strings.Join(columns, "\t"), "_", " ")), "\t"))
+		g.add(headers(columns))
 	}
 	for row, err := range rows {
 		if err != nil {

@@ -114,7 +114,7 @@ type streams struct{ out, err io.Writer }
 // function that it returns ends that.
 func (a *app) safe() (end func()) {
 	a.raw = streams{a.out, a.err}
-	a.foot = &display{to: a.err, size: func() (int, int) { return terminalSize(a.raw.err) }}
+	a.foot = &display{to: a.err, size: func() (int, int) { return terminalSize(a.raw.err) }, styled: func(style, text string) string { return a.styled(a.raw.err, style, text) }}
 	out, errs := screen.NewWriter(a.out), screen.NewWriter(a.foot)
 	a.out, a.err = out, errs
 	return func() {
@@ -195,10 +195,10 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
 
 // elsewhere is what other tools call commands that have another name here.
 var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks": "ls tasks JOB", "agents": "ls hosts", "nodes": "ls hosts",
-	"ps": "status", "top": "status last --watch", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
+	"ps": "status", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
 	"restart": "rerun JOB", "kill": "cancel JOB", "stop": "cancel JOB", "abort": "cancel JOB", "delete": "rm jobs JOB", "forget": "rm jobs JOB", "remove": "rm jobs JOB", "prune": "rm environments", "env": "ls environments", "revoke": "rm members NAME", "members": "ls members", "tokens": "ls tokens",
 	"describe": "status JOB", "show": "status JOB", "info": "status JOB", "events": "story JOB", "pause": "hold JOB", "hosts": "ls hosts", "follow": "status JOB --watch",
-	"check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
+	"new": "init", "create": "init", "dashboard": "top", "compare": "diff JOB JOB", "check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
 	"start": "run FILE", "dag": "graph FILE", "trace": "timeline JOB", "history": "story JOB", "why": "explain JOB TASK", "gantt": "report JOB -o FILE"}
 
 // known refuses an argument where a subcommand is wanted.
@@ -258,7 +258,7 @@ func argsOf(c *cobra.Command) {
 func missing(c *cobra.Command, n int) string {
 	words := strings.Fields(c.Use)[1:]
 	if n < len(words) && strings.ToUpper(words[n]) == words[n] && !strings.HasPrefix(words[n], "[") {
-		return words[n] + " is"
+		return strings.TrimRight(words[n], ".") + " is"
 	}
 	return "an argument is"
 }

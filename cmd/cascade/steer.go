@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,6 +94,7 @@ func (a *app) jobsArgs(_ *cobra.Command, args []string) error {
 // steering is a command that changes jobs.
 type steering struct {
 	verb, short, long, example string
+	act                        string // what it does, when that is not the verb
 	said                       string // then, with %s for the job
 	ended                      bool   // it is of jobs that have ended
 	final                      bool   // it cannot be undone
@@ -111,9 +113,9 @@ func (a *app) steerCommand(s steering) *cobra.Command {
 					return err
 				}
 				if s.final || len(args) == 0 && len(jobs) > 1 {
-					what := s.verb + " " + jobs[0].String()
+					what := cmp.Or(s.act, s.verb) + " job " + jobs[0].String()
 					if len(jobs) > 1 {
-						what = s.verb + " " + plural(len(jobs), "job")
+						what = cmp.Or(s.act, s.verb) + " " + plural(len(jobs), "job")
 					}
 					if err := a.confirm(yes, what); err != nil {
 						return err
@@ -202,7 +204,7 @@ func (a *app) releaseCommand() *cobra.Command {
 }
 
 func (a *app) removeJobCommand() *cobra.Command {
-	return a.steerCommand(steering{verb: "jobs", short: "Remove ended jobs with their outputs and history", said: "removed job %s", ended: true, final: true,
+	return a.steerCommand(steering{verb: "jobs", act: "remove", short: "Remove ended jobs with their outputs and history", said: "removed job %s", ended: true, final: true,
 		long:    "Remove ended jobs with their outputs and history. What they copied elsewhere stays.",
 		example: "  cascade rm jobs last\n  cascade rm jobs --status failed --tenant ocean --yes",
 		do:      func(ctx context.Context, j *cascade.Job) error { return j.Forget(ctx) }})
