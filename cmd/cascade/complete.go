@@ -119,7 +119,7 @@ func (a *app) completeWord(c *cobra.Command, kind string, args []string, typed s
 	return nil, rest
 }
 
-// offered are the names that begin as typed. What goes wrong is not told: the user types on.
+// offered are the names that begin as typed. Errors are not told: the user types on.
 func (a *app) offered(c *cobra.Command, typed string, names func(context.Context, *cascade.Client) ([]string, error)) (found []string) {
 	ctx := c.Context()
 	if ctx == nil {

@@ -205,7 +205,7 @@ func (a *app) releaseCommand() *cobra.Command {
 
 func (a *app) removeJobCommand() *cobra.Command {
 	return a.steerCommand(steering{verb: "jobs", act: "remove", short: "Remove ended jobs with their outputs and history", said: "removed job %s", ended: true, final: true,
-		long:    "Remove ended jobs with their outputs and history. What they copied elsewhere stays.",
+		long:    "Remove ended jobs with their outputs and history. Copies of outputs stay.",
 		example: "  cascade rm jobs last\n  cascade rm jobs --status failed --tenant ocean --yes",
 		do:      func(ctx context.Context, j *cascade.Job) error { return j.Forget(ctx) }})
 }

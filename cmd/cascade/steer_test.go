@@ -34,10 +34,11 @@ func TestWait(t *testing.T) {
 	run := h.start("", "run", gate.file, "--cpu", "1")
 	gate.runs()
 	h.expect(h.start("", "wait", "gate", "--for", "running"), "job gate (JOB) running")
+	h.expect(h.start("", "wait", "--status", "running", "--for", "running"), "job gate (JOB) running")
 	if got := h.start("", "wait", "gate", "--timeout", "50ms", "--json").wait(); !strings.HasPrefix(got, "exit 5\n") || !strings.Contains(got, `"kind":"timeout"`) {
 		t.Errorf("time is up:\n%s", got)
 	}
-	wait := h.start("", "wait", "--status", "running")
+	wait := h.start("", "wait", "gate")
 	gate.open("x")
 	h.expect(wait, "job gate (JOB) done")
 	h.expect(run, "job gate done")
