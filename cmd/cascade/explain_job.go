@@ -148,9 +148,8 @@ func (a *app) printPath(x *jobPath) error {
 	if len(x.Steps) == 0 {
 		return nil
 	}
-	shown, more := x.Steps, 0
-	if len(shown) > pathShown {
-		more = len(shown) - pathShown
+	shown := x.Steps
+	if more := len(shown) - pathShown; more > 0 {
 		shown = shown[more:]
 		fmt.Fprintf(a.out, "the last %d of %d steps; --json has all\n", pathShown, len(x.Steps))
 	}

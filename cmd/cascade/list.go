@@ -218,7 +218,7 @@ func sorted[T any](rows iter.Seq2[*T, error], n int, order func(a, b *T) int) it
 
 func (l *listing) compare(f *rowFields, a, b reflect.Value) int {
 	column, reverse := strings.CutPrefix(l.sort, "-")
-	n := 0
+	var n int
 	switch x := f.value(a, column).(type) {
 	case string:
 		n = strings.Compare(x, f.value(b, column).(string))

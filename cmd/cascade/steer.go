@@ -270,7 +270,7 @@ func (a *app) waitFor(ctx context.Context, client *cascade.Client, j namedJob, u
 	var asked, failed error
 	err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 		last = p
-		cut := ""
+		var cut string
 		if cut, asked = a.cutOff(p.Phase, isSession(ctx, client, p.Job)); cut != "" {
 			asked = errors.New(cut) // nothing will change
 		}
