@@ -31,9 +31,12 @@ until an interrupt (Ctrl-C). Where there is no terminal it is shown once.`,
 		Example: "  cascade top\n  cascade top --to hpc",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if a.json {
+				return hintedf(a.hint("ls", "hosts", "--json")+" and "+a.hint("ls", "jobs", "--json"), "top is for people")
+			}
 			ctx := c.Context()
 			return a.listing(a.withJobs(ctx, func(client *cascade.Client) error {
-				live := a.onTerminal(a.raw.out) && a.getenv("TERM") != "dumb" && !a.json
+				live := a.onTerminal(a.raw.out) && a.getenv("TERM") != "dumb"
 				screen := &display{to: a.raw.out, size: func() (int, int) { return terminalSize(a.raw.out) }, styled: func(style, text string) string { return a.styled(a.raw.out, style, text) }}
 				for {
 					lines, err := a.topLines(ctx, client, time.Now())
