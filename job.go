@@ -156,7 +156,12 @@ func (j *Job) Release(ctx context.Context) error {
 
 // Rerun runs the named tasks again, and everything that depends on them.
 func (j *Job) Rerun(ctx context.Context, tasks ...string) error {
-	return j.control(ctx, "rerun", comms.SteerRerun, tasks, "")
+	return j.RerunFor(ctx, "", tasks...)
+}
+
+// RerunFor is Rerun with a reason, for the audit log.
+func (j *Job) RerunFor(ctx context.Context, reason string, tasks ...string) error {
+	return j.control(ctx, "rerun", comms.SteerRerun, tasks, reason)
 }
 
 // Forget frees everything the cluster keeps of an ended job.

@@ -140,9 +140,9 @@ func TestEnvironmentsLeaveRoomOnTheDisk(t *testing.T) {
 		want   string   // in the error; "" when it is built
 		begun  bool
 	}{
-		{"before", "", []uint64{little}, false, "it is not built (cascade env prune", false},
-		{"while", "", []uint64{plenty, plenty, little}, true, "its build was ended (cascade env prune", true},
-		{"behind", "", []uint64{plenty, little}, false, "it was built and removed again (cascade env prune", true},
+		{"before", "", []uint64{little}, false, "it is not built (cascade rm environments", false},
+		{"while", "", []uint64{plenty, plenty, little}, true, "its build was ended (cascade rm environments", true},
+		{"behind", "", []uint64{plenty, little}, false, "it was built and removed again (cascade rm environments", true},
 		{"with room", "", []uint64{plenty}, false, "", true},
 		{"another disk", "/proc", []uint64{little}, false, "", true},
 	} {

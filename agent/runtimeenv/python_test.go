@@ -346,7 +346,7 @@ func TestDiskFull(t *testing.T) {
 	wheels := makeWheel(t, t.TempDir(), "large", "1", map[string]string{"large.txt": strings.Repeat("0123456789abcdef", 1<<17)})
 	makeWheel(t, wheels, "tiny", "1", nil)
 	_, err := cache.Prepare(t.Context(), fromWheels("e", wheels, "large"), again(t))
-	if err == nil || !strings.Contains(err.Error(), "cascade env prune") {
+	if err == nil || !strings.Contains(err.Error(), "cascade rm environments") {
 		t.Errorf("error %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(cache.dir, "python", ".build-*")); err != nil || len(left) > 0 {

@@ -38,7 +38,7 @@ func (r *room) left(dir, then string) error {
 		return err
 	}
 	if err := diskspace.Leaves(dir, free, 0, r.floor); err != nil {
-		return fmt.Errorf("%s (cascade env prune frees what is not in use, --cache names another folder): %w", then, err)
+		return fmt.Errorf("%s (cascade rm environments frees what is not in use, --cache names another folder): %w", then, err)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func newToolError(name, output string, err error) *ToolError {
 	var exit *exec.ExitError
 	switch {
 	case diskFull.MatchString(output):
-		e.Output += "\nThe disk of the cache or of temporary files is full: cascade env prune frees what is not in use."
+		e.Output += "\nThe disk of the cache or of temporary files is full: cascade rm environments frees what is not in use."
 	case errors.As(err, &exit) && exit.ExitCode() < 0: // killed
 		e.again = true
 	default:

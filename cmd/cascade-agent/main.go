@@ -91,7 +91,6 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 			return serve(cfg, f.metrics, signals)
 		},
 	}
-	c.SetUsageFunc(daemon.Usage)
 	s := c.Flags()
 	s.StringVar(&f.join, "join", "", "join the cluster of the controller at `HOST[:PORT]`, by TLS")
 	s.StringVar(&f.token, "token", "", "join token, needed until there is a certificate; also CASCADE_TOKEN")

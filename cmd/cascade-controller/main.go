@@ -73,7 +73,6 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 			return serve(cfg, f.metrics, c.OutOrStdout(), signals)
 		},
 	}
-	c.SetUsageFunc(daemon.Usage)
 	s := c.Flags()
 	f.network.Flags(c, "listen address for clients and agents, such as tcp://10.0.0.1:7420, in addition to the Unix socket run/controller.sock in the state folder, which an ipc:// address replaces",
 		"network interface or address of this host on which to listen by TCP", "port, or range of which the first free port is used (default "+comms.DefaultPort+")")

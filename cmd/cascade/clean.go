@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func (a *app) cleanCommand() *cobra.Command {
-	var force, all bool
+	var force, all, yes bool
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Remove what a killed run or daemon left behind",
@@ -26,6 +27,11 @@ delete them.`,
 		Example: "  cascade clean\n  cascade clean --state /var/lib/cascade-agent --force",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if all {
+				if err := a.confirm(yes, "remove all jobs, logs and results of "+cmp.Or(a.state, "this host's state folder")); err != nil {
+					return err
+				}
+			}
 			var opts []admin.CleanOption
 			if force {
 				opts = append(opts, admin.CleanForce())
@@ -44,6 +50,20 @@ delete them.`,
 	}
 	c.Flags().BoolVar(&force, "force", false, "first stop a process that is using the folder, and its tasks")
 	c.Flags().BoolVar(&all, "all", false, "also remove jobs, logs and results, but not keys and the audit log")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "with --all: do not ask")
+	return c
+}
+
+func (a *app) removeCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "rm",
+		Short:   "Remove jobs, environments or members of the cluster",
+		Long:    "Remove what is not needed any more. cascade ls lists what there is; cascade clean\nremoves what killed runs and daemons left behind.",
+		Example: "  cascade rm jobs last\n  cascade rm environments --age 30d\n  cascade rm members node7",
+		Args:    known,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(a.removeJobCommand(), a.removeEnvironmentsCommand(), a.removeMemberCommand())
 	return c
 }
 

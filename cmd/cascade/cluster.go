@@ -24,8 +24,8 @@ import (
 func (a *app) clusterCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
-		Short: "Create a cluster, and manage its members and agents",
-		Long: `Create a cluster, and manage its members and agents. Hosts and people join with
+		Short: "Create a cluster, and manage its members and hosts",
+		Long: `Create a cluster, and manage its members and hosts. Hosts and people join with
 tokens and authenticate with certificates of the cluster's own authority. On the
 controller's host these commands use its Unix socket, in the state folder that
 --state names; elsewhere name the cluster with --to.`,
@@ -37,7 +37,7 @@ controller's host these commands use its Unix socket, in the state folder that
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(a.clusterInitCommand(), a.clusterTokenCommand(), a.clusterUserCommand(), a.clusterJoinCommand(),
-		a.clusterMembersCommand(), a.clusterTokensCommand(), a.clusterRevokeCommand(), a.clusterDrainCommand(), a.clusterRenewCommand(),
+		a.clusterDrainCommand(), a.clusterRenewCommand(),
 		a.clusterBackupCommand(), a.clusterRestoreCommand())
 	return c
 }
@@ -245,11 +245,11 @@ and expires after 30 days without use. Hosts join with cascade-agent --join.`,
 	return c
 }
 
-func (a *app) clusterMembersCommand() *cobra.Command {
-	return &cobra.Command{
+func (a *app) listMembersCommand() *cobra.Command {
+	return a.asList(&cobra.Command{
 		Use:     "members",
 		Short:   "List the members of the cluster and their certificates",
-		Example: "  cascade cluster members\n  cascade cluster members --to hpc --json",
+		Example: "  cascade ls members\n  cascade ls members --to hpc --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.head(c.Context(), func(client *cascade.Client) error {
@@ -257,17 +257,17 @@ func (a *app) clusterMembersCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return table(a, rows, "role", "name", "state", "expires", "serial")
+				return table(a, rows, "name", "role", "state", "expires", "serial")
 			})
 		},
-	}
+	})
 }
 
-func (a *app) clusterTokensCommand() *cobra.Command {
-	return &cobra.Command{
+func (a *app) listTokensCommand() *cobra.Command {
+	return a.asList(&cobra.Command{
 		Use:     "tokens",
 		Short:   "List valid join tokens",
-		Example: "  cascade cluster tokens",
+		Example: "  cascade ls tokens",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.head(c.Context(), func(client *cascade.Client) error {
@@ -278,19 +278,19 @@ func (a *app) clusterTokensCommand() *cobra.Command {
 				return table(a, rows, "id", "role", "name", "uses", "expires")
 			})
 		},
-	}
+	})
 }
 
 func (a *app) clusterDrainCommand() *cobra.Command {
 	var grace time.Duration
 	var reason string
 	c := &cobra.Command{
-		Use:   "drain AGENT",
-		Short: "Drain an agent: move its tasks and datasets, then stop it",
-		Long: `Drain an agent. Its pending tasks move to other agents at once, and datasets
-that only it has and that are still needed are copied to others. Running tasks
-may finish within the grace; those that do not run again elsewhere. Then the
-agent stops. SIGTERM to its process does the same.`,
+		Use:   "drain HOST",
+		Short: "Drain a host: move its tasks and datasets, then stop its agent",
+		Long: `Drain a host. Its pending tasks move to other hosts at once, and datasets that
+only it has and that are still needed are copied to others. Running tasks may
+finish within the grace; those that do not run again elsewhere. Then its agent
+stops. SIGTERM to the agent's process does the same.`,
 		Example: `  cascade cluster drain node7
   cascade cluster drain node7 --grace 5m --reason "new kernel"`,
 		Args: cobra.ExactArgs(1),
@@ -305,7 +305,7 @@ agent stops. SIGTERM to its process does the same.`,
 				if a.json {
 					return nil
 				}
-				_, err := fmt.Fprintf(a.out, "agent %s leaves: cascade ls hosts tells when it is gone\n", args[0])
+				_, err := fmt.Fprintf(a.out, "host %s leaves: cascade ls hosts tells when it is gone\n", args[0])
 				return err
 			})
 		},
@@ -315,16 +315,18 @@ agent stops. SIGTERM to its process does the same.`,
 	return c
 }
 
-func (a *app) clusterRevokeCommand() *cobra.Command {
+func (a *app) removeMemberCommand() *cobra.Command {
 	var role, serial string
+	var yes bool
 	c := &cobra.Command{
-		Use:   "revoke [NAME]",
-		Short: "Revoke memberships: refuse certificates and close links",
-		Long: `Revoke the memberships of a role and name, and void the tokens for it; or with
---serial one certificate or token, as members and tokens list them.`,
-		Example: `  cascade cluster revoke node7
-  cascade cluster revoke anna --role submit
-  cascade cluster revoke --serial 5d1f…`,
+		Use:   "members [NAME]",
+		Short: "Remove members of the cluster: revoke their certificates",
+		Long: `Revoke the memberships of a role and name, close their links, and void the
+tokens for the name; or with --serial one certificate or token, as cascade ls
+members and cascade ls tokens list them.`,
+		Example: `  cascade rm members node7
+  cascade rm members anna --role submit
+  cascade rm members --serial 5d1f… --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name := ""
@@ -333,9 +335,12 @@ func (a *app) clusterRevokeCommand() *cobra.Command {
 			}
 			switch {
 			case (name == "") == (serial == ""):
-				return badInputf("revoke: say a NAME, or --serial")
+				return badInputf("rm members: say a NAME, or --serial")
 			case serial != "":
 				role = ""
+			}
+			if err := a.confirm(yes, strings.Join(strings.Fields("revoke "+role+" "+name+serial), " ")); err != nil {
+				return err
 			}
 			return a.head(c.Context(), func(client *cascade.Client) error {
 				if err := admin.Revoke(c.Context(), client, role, name, serial); err != nil {
@@ -351,6 +356,7 @@ func (a *app) clusterRevokeCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&role, "role", "agent", "role of the member: agent, admin, submit or observe")
 	c.Flags().StringVar(&serial, "serial", "", "serial number of one certificate, or ID of one token")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return c
 }
 

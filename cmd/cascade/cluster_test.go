@@ -23,7 +23,7 @@ func TestClusterRefusals(t *testing.T) {
 	h.expect(h.start("", "cluster", "init", "--name", ".."), "exit 2", `name ".." in a certificate`)
 	h.expect(h.start("", "cluster", "init", "--uses", "0"), "exit 2", "a token for 0 uses and 24h0m0s")
 	h.expect(h.start("", "cluster", "init"), "cluster cascade: its authority is in", "The token admits 32 hosts")
-	h.expect(h.start("", "clean", "--all"), "removed its state; kept pki: rm -r STATE removes that")
+	h.expect(h.start("", "clean", "--all", "--yes"), "removed its state; kept pki: rm -r STATE removes that")
 	h.expect(h.start("", "cluster", "init"), "exit 2", "cluster cascade is there already", "cascade cluster token makes a token for more hosts")
 	h.expect(h.start("", "cluster", "join", "127.0.0.1:1", "--token", "garbage"), "exit 2", `a token begins with "cascade1."`)
 	left, err := filepath.Glob(filepath.Join(h.state, "*"))

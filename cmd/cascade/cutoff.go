@@ -56,7 +56,7 @@ func stopped(p *cascade.Progress) *cascade.Progress {
 func (a *app) cutOffJob(ctx context.Context, client *cascade.Client, j *cascade.Job) (cut error, err error) {
 	var asked error
 	err = j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
-		why := ""
+		var why string
 		if why, asked = a.cutOff(p.Phase, isSession(ctx, client, p.Job)); why != "" {
 			cut = errors.New(why)
 		}

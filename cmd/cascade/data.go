@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/value"
@@ -26,28 +28,38 @@ const taskHelp = "TASK is a task such as spread[2,500], or a family: spread, or 
 const logTasks = 100
 
 func (a *app) logsCommand() *cobra.Command {
-	var follow, all, raw bool
+	var follow, all, raw, failed bool
+	var tail int
+	var since time.Duration
 	c := &cobra.Command{
 		Use:   "logs JOB [TASK]",
 		Short: "Print the output and error streams of tasks",
 		Long: `Print what tasks wrote to standard output and standard error. With several tasks
-each line begins with the task's name, and failed tasks come first. On a
-terminal control characters are shown as escapes, such as \u001b; --raw prints
+each line begins with the task's name, and failed tasks come first. --failed,
+--since and --tail choose tasks and lines. On a terminal control characters are shown as escapes, such as \u001b; --raw prints
 them unchanged.
 
 ` + taskHelp + "\n" + jobHelp,
 		Example: `  cascade logs last map
   cascade logs last spread
-  cascade logs last model --follow`,
+  cascade logs last model --follow --tail 20
+  cascade logs last --failed --tail 50
+  cascade logs last --since 10m`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
+			if tail < 0 || since < 0 {
+				return badInputf("--tail and --since cannot be negative")
+			}
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
-				l := &logs{a: a, name: append(args, "")[1], most: logTasks, offsets: map[string]uint64{}, writers: map[string]io.Writer{}, to: a.bytes()}
+				l := &logs{a: a, tail: tail, failed: failed, name: append(args, "")[1], most: logTasks, offsets: map[string]uint64{}, writers: map[string]io.Writer{}, to: a.bytes()}
 				if raw {
 					l.to = a.raw.out
 				}
 				if all {
 					l.most = 0
+				}
+				if since > 0 {
+					l.since = time.Now().Add(-since)
 				}
 				return likeTask(c.Context(), client, j, l.name, l.print(c.Context(), client, j, follow))
 			})
@@ -55,6 +67,10 @@ them unchanged.
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the task ends")
 	c.Flags().BoolVar(&raw, "raw", false, "print control characters unchanged, also to a terminal")
+	c.Flags().IntVarP(&tail, "tail", "n", 0, "print only the last `lines` of each task")
+	c.Flags().Lookup("tail").DefValue = "0"
+	amount.Duration(c.Flags(), &since, "since", 0, "only tasks that ran within this time, such as 10m")
+	c.Flags().BoolVar(&failed, "failed", false, "only tasks that failed")
 	c.Flags().BoolVar(&all, "all", false, fmt.Sprintf("print the logs of more than %d tasks", logTasks))
 	return c
 }
@@ -102,6 +118,9 @@ type logs struct {
 	a       *app
 	name    string
 	most    int // tasks; 0 for any number
+	tail    int // lines of each; 0 for all
+	failed  bool
+	since   time.Time
 	offsets map[string]uint64
 	writers map[string]io.Writer
 	to      io.Writer
@@ -118,6 +137,7 @@ func (l *logs) print(ctx context.Context, client *cascade.Client, j *cascade.Job
 		if err != nil {
 			return err
 		}
+		l.tailed()
 		if !follow || !slices.ContainsFunc(rows, open) {
 			l.end(rows)
 			return nil
@@ -144,6 +164,9 @@ func (l *logs) writer(r comms.TaskRow) io.Writer {
 	if w, ok := l.writers[r.Name]; ok {
 		return w
 	}
+	if !l.wanted(&r) {
+		return nil
+	}
 	var w io.Writer
 	switch {
 	case l.most > 0 && len(l.writers) >= l.most:
@@ -151,13 +174,39 @@ func (l *logs) writer(r comms.TaskRow) io.Writer {
 		return nil
 	case l.a.json:
 		w = &lineWriter{line: func(text string) { _ = l.a.printJSON(map[string]string{"task": r.Name, "line": text}) }}
-	case r.Name == l.name:
+	case r.Name == l.name && l.tail == 0:
 		w = l.to
+	case r.Name == l.name:
+		w = &lineWriter{line: func(text string) { fmt.Fprintln(l.to, text) }}
 	default:
 		w = &lineWriter{line: func(text string) { fmt.Fprintf(l.to, "%s | %s\n", screen.Line(r.Name), text) }}
 	}
+	if lines, ok := w.(*lineWriter); ok {
+		lines.keep = l.tail
+	}
 	l.writers[r.Name] = w
 	return w
+}
+
+// wanted tells whether the log of a task is chosen.
+func (l *logs) wanted(r *comms.TaskRow) bool {
+	if l.failed && r.State != "failed" {
+		return false
+	}
+	if l.since.IsZero() || r.State == "running" {
+		return true
+	}
+	at, err := time.Parse(time.RFC3339Nano, r.Started)
+	return err == nil && at.Add(time.Duration(r.Seconds*1e9)).After(l.since)
+}
+
+// tailed prints the last lines of what has been read.
+func (l *logs) tailed() {
+	for _, name := range slices.Sorted(maps.Keys(l.writers)) {
+		if w, ok := l.writers[name].(*lineWriter); ok {
+			w.release()
+		}
+	}
 }
 
 // end prints lines without an end, and tells what is not printed.
@@ -172,10 +221,13 @@ func (l *logs) end(rows []comms.TaskRow) {
 	}
 }
 
-// lineWriter calls line for each whole line, without its end.
+// lineWriter calls line for each whole line, without its end; with keep, for the last lines alone
+// of what comes before release.
 type lineWriter struct {
 	line func(string)
 	rest []byte
+	keep int
+	held []string
 }
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -185,16 +237,35 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 		if !found {
 			return len(p), nil
 		}
-		w.line(string(line))
+		w.add(string(line))
 		w.rest = rest
 	}
 }
 
+func (w *lineWriter) add(line string) {
+	if w.keep == 0 {
+		w.line(line)
+		return
+	}
+	if w.held = append(w.held, line); len(w.held) > 2*w.keep+gridRows {
+		w.held = slices.Clone(w.held[len(w.held)-w.keep:])
+	}
+}
+
+// release prints the lines that are kept; those that follow are printed as they come.
+func (w *lineWriter) release() {
+	for _, line := range w.held[max(len(w.held)-max(w.keep, 1), 0):] {
+		w.line(line)
+	}
+	w.held, w.keep = nil, 0
+}
+
 func (w *lineWriter) flush() {
 	if len(w.rest) > 0 {
-		w.line(string(w.rest))
+		w.add(string(w.rest))
 		w.rest = nil
 	}
+	w.release()
 }
 
 func (a *app) getCommand() *cobra.Command {

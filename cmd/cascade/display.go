@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"golang.org/x/term"
@@ -20,6 +21,38 @@ type display struct {
 	size  func() (width, height int)
 	lines int // that are drawn; the cursor is below
 	last  []byte
+
+	styled func(style, text string) string // nil: no styles
+}
+
+// styleSign is before and behind the style of a line that is drawn.
+const styleSign = "\x00"
+
+// styleText is a line with a style, for draw.
+func styleText(style, text string) string {
+	if style == "" {
+		return text
+	}
+	return styleSign + style + styleSign + text
+}
+
+// splitStyle returns the style of a line, and its text.
+func splitStyle(line string) (style, text string) {
+	if rest, ok := strings.CutPrefix(line, styleSign); ok {
+		if style, text, ok := strings.Cut(rest, styleSign); ok {
+			return style, text
+		}
+	}
+	return "", line
+}
+
+// plainLines are lines without styles, as one text.
+func plainLines(lines []string) string {
+	plain := make([]string, len(lines))
+	for i, l := range lines {
+		_, plain[i] = splitStyle(l)
+	}
+	return strings.Join(plain, "\n")
 }
 
 // Write writes p in place of the lines; they come back when they are drawn next.
@@ -40,9 +73,14 @@ func (d *display) draw(lines []string) error {
 	width, height := d.size()
 	lines = lines[:min(len(lines), max(height-1, 1))]
 	var b bytes.Buffer
-	for _, text := range lines {
+	for _, line := range lines {
+		style, text := splitStyle(line)
 		r := []rune(screen.Line(text))
-		b.WriteString(string(r[:min(len(r), max(width-1, 1))]))
+		text = string(r[:min(len(r), max(width-1, 1))])
+		if style != "" && d.styled != nil {
+			text = d.styled(style, text)
+		}
+		b.WriteString(text)
 		b.WriteByte('\n')
 	}
 	if bytes.Equal(b.Bytes(), d.last) {

@@ -83,7 +83,7 @@ func TestProgressOnTerminal(t *testing.T) {
 	s.running = []comms.TaskRow{{Name: "model[0]", Started: "2026-11-20T08:00:00Z", Attempt: 1}, {Name: "model[\u202e\x1b[2J]", Started: "2026-11-20T07:59:58Z", Attempt: 2}}
 	s.update(p)
 	s.tick(t.Context(), nil, p)
-	families := []string{"  read   4/4 done", "  model  0/3 done, 2 running, 1 ready", "  post   0/3 done"}
+	families := []string{"  read  [##########] 4/4 done", "  model [..........] 0/3 done, 2 running, 1 ready", "  post  [..........] 0/3 done"}
 	show := func(clock, first, second string) []string {
 		return slices.Concat([]string{clock + "  night [############..................] 4/10 done, 2 running, 1 ready"}, families,
 			[]string{"  model[0] runs for " + first, `  model[\u202e\u001b[2J] runs for ` + second + ", attempt 2"})
@@ -100,11 +100,11 @@ func TestProgressOnTerminal(t *testing.T) {
 	p.Waits = "no host has enough"
 	s.tick(t.Context(), nil, p)
 	g.want("when nothing runs", `warning: a dataset\ndiffers`, "1m1s  night [#####################.........] 7/10 done",
-		"  read   4/4 done", "  model  3/3 done", "  post   0/3 done", "  waits: no host has enough")
+		"  read  [##########] 4/4 done", "  model [##########] 3/3 done", "  post  [..........] 0/3 done", "  waits: no host has enough")
 	width, height = 40, 3
 	now = now.Add(time.Hour)
 	s.tick(t.Context(), nil, p)
-	g.want("on a low terminal", `warning: a dataset\ndiffers`, "1h1m1s  night [#####################...", "  read   4/4 done")
+	g.want("on a low terminal", `warning: a dataset\ndiffers`, "1h1m1s  night [#######...] 7/10 done", "  read  [##########] 4/4 done")
 	s.end()
 	g.want("at the end", `warning: a dataset\ndiffers`)
 }

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/cmd/internal/amount"
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/report"
 )
 
@@ -26,22 +28,9 @@ func (f *envFlags) list() ([]runtimeenv.Record, error) {
 	return cache.List()
 }
 
-func (a *app) envCommand() *cobra.Command {
-	var f envFlags
-	c := &cobra.Command{
-		Use:   "env",
-		Short: "List, show or remove environments built on this host",
-		Long: `List, show or remove environments built on this host. An environment of a job
-consists of several entries: its requirements, the base below them, its modules.
-Entries in use by an agent are never removed. Agents remove the least recently
-used entries beyond their limits.`,
-		Example: "  cascade env ls\n  cascade env prune --keep 5GiB",
-		Args:    known,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.PersistentFlags().StringVar(&f.cache, "cache", "", "folder of built environments (default cascade/environments in $XDG_CACHE_HOME or ~/.cache)")
-	c.PersistentFlags().StringVar(&f.plugins, "plugins", "", "folder of environment plugins (default cascade/plugins in $XDG_CONFIG_HOME or ~/.config)")
-	c.AddCommand(a.envListCommand(&f), a.envShowCommand(&f), a.envPruneCommand(&f))
+func (f *envFlags) add(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&f.cache, "cache", "", "folder of built environments (default cascade/environments in $XDG_CACHE_HOME or ~/.cache)")
+	c.Flags().StringVar(&f.plugins, "plugins", "", "folder of environment plugins (default cascade/plugins in $XDG_CONFIG_HOME or ~/.config)")
 	return c
 }
 
@@ -54,13 +43,25 @@ type envRow struct {
 	What    string  `json:"what"`
 }
 
-func (a *app) envListCommand(f *envFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls",
-		Short:   "List built environments, most recently used first",
-		Example: "  cascade env ls",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+func (a *app) listEnvironmentsCommand() *cobra.Command {
+	var f envFlags
+	c := &cobra.Command{
+		Use:   "environments [JOB]",
+		Short: "List environments that were built on this host, or of a job",
+		Long: `List the environments that were built on this host, the most recently used first,
+or those of a job on its hosts. An environment of a job consists of several
+entries on its host: its requirements, the base below them, its modules.
+
+` + jobHelp,
+		Example: "  cascade ls environments\n  cascade ls environments last --status building",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
+					return listRows[comms.EnvironmentRow](c.Context(), a, client, comms.QueryEnvironments, j.ID(), "",
+						"name", "kind", "state", "host", "seconds", "size", "used", "error")
+				})
+			}
 			all, err := f.list()
 			if err != nil {
 				return err
@@ -78,16 +79,18 @@ func (a *app) envListCommand(f *envFlags) *cobra.Command {
 			return table(a, rows, "id", "size", "seconds", "used", "what")
 		},
 	}
+	return f.add(a.asList(c, "status", "host"))
 }
 
 // short is as much of a key as people need to tell one from another.
 func short(key string) string { return key[:min(len(key), 12)] }
 
-func (a *app) envShowCommand(f *envFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:     "show ID",
-		Short:   "Show one entry: what was requested, which versions are installed",
-		Example: "  cascade env show python-1c4be7bdcbe2",
+func (a *app) environmentCommand() *cobra.Command {
+	var f envFlags
+	return f.add(&cobra.Command{
+		Use:     "environment ID",
+		Short:   "Show an environment of this host: its versions, size and use",
+		Example: "  cascade ls environments\n  cascade environment python-1c4be7bdcbe2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := f.list()
@@ -102,13 +105,13 @@ func (a *app) envShowCommand(f *envFlags) *cobra.Command {
 			}
 			switch {
 			case len(found) == 0:
-				return badInputf("no environment on this host has an ID that begins with %q; cascade env ls lists them", args[0])
+				return badInputf("no environment on this host has an ID that begins with %q; cascade ls environments lists them", args[0])
 			case len(found) > 1:
 				return badInputf("%d entries have IDs that begin with %q: write more of it", len(found), args[0])
 			}
 			return a.printEnv(found[0])
 		},
-	}
+	})
 }
 
 func (a *app) printEnv(r runtimeenv.Record) error {
@@ -134,18 +137,19 @@ func (a *app) printEnv(r runtimeenv.Record) error {
 	return nil
 }
 
-func (a *app) envPruneCommand(f *envFlags) *cobra.Command {
+func (a *app) removeEnvironmentsCommand() *cobra.Command {
+	var f envFlags
 	var keep string
 	var age time.Duration
 	c := &cobra.Command{
-		Use:   "prune",
+		Use:   "environments",
 		Short: "Remove environments that no agent uses: all, or the oldest",
 		Long: `Remove environments that were built on this host and are not in use, and print
 what a replay of earlier jobs will miss. Files of packages are hard links to
 uv's own cache: uv cache prune frees those.`,
-		Example: `  cascade env prune
-  cascade env prune --keep 5GiB
-  cascade env prune --age 30d`,
+		Example: `  cascade rm environments
+  cascade rm environments --keep 5GiB
+  cascade rm environments --age 30d`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			limits := runtimeenv.Limits{Bytes: -1, Count: math.MaxInt, Age: math.MaxInt64}
@@ -181,7 +185,7 @@ uv's own cache: uv cache prune frees those.`,
 	}
 	c.Flags().StringVar(&keep, "keep", "", "size to keep of each kind, such as 5GiB (default nothing)")
 	amount.Duration(c.Flags(), &age, "age", 0, "remove only entries unused for this long, such as 30d")
-	return c
+	return f.add(c)
 }
 
 func (a *app) printPruned(r runtimeenv.Record) error {

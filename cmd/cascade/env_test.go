@@ -23,7 +23,7 @@ func TestEnv(t *testing.T) {
 	}
 	run := func(args ...string) string {
 		t.Helper()
-		return h.start("", append(append([]string{"env"}, args...), "--cache", dir)...).wait()
+		return h.start("", append(args, "--cache", dir)...).wait()
 	}
 	expect := func(out string, want ...string) {
 		t.Helper()
@@ -34,18 +34,18 @@ func TestEnv(t *testing.T) {
 		}
 	}
 	id := act.Keys[0]
-	expect(run("ls"), "ID", id[:len("binary-")+12], "10B", "now", "tool")
-	expect(run("show", id), id, "tool", "mine in "+job)
-	expect(run("show", "python"), `no environment on this host has an ID that begins with "python"`)
-	expect(run("prune"), "0 entries removed")
+	expect(run("ls", "environments"), "ID", id[:len("binary-")+12], "10B", "now", "tool")
+	expect(run("environment", id), id, "tool", "mine in "+job)
+	expect(run("environment", "python"), `no environment on this host has an ID that begins with "python"`)
+	expect(run("rm", "environments"), "0 entries removed")
 	if err := cache.Close(); err != nil {
 		t.Fatal(err)
 	}
-	expect(run("ls", "--json"), `"plugin":"binary"`, `"what":"tool"`)
-	expect(run("prune", "--age", "1h"), "0 entries removed")
-	expect(run("prune", "--keep", "1GiB"), "0 entries removed")
-	expect(run("prune"), "a replay needs tool in "+job+" as it was", "1 entry removed, 10B")
-	expect(run("ls"), "ID")
+	expect(run("ls", "environments", "--json"), `"plugin":"binary"`, `"what":"tool"`)
+	expect(run("rm", "environments", "--age", "1h"), "0 entries removed")
+	expect(run("rm", "environments", "--keep", "1GiB"), "0 entries removed")
+	expect(run("rm", "environments"), "a replay needs tool in "+job+" as it was", "1 entry removed, 10B")
+	expect(run("ls", "environments"), "ID")
 }
 
 // What an environment names and is not there is told before the job is submitted.

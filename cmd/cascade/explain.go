@@ -71,22 +71,34 @@ const notThere = "not there yet"
 func (a *app) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain JOB [TASK]",
-		Short: "Explain why a task runs where and when it does, or waits",
-		Long: `Show where a task runs, which input arrived last, how long the task waited for
+		Short: "Explain what a job's end waits for, or why a task runs so",
+		Long: `Without TASK, follow the critical path of a job: what its end waited for, or
+waits for, task by task, and how much of that was waiting for a place. Of a
+session, and of a job whose tasks called others, show where the time of called
+tasks went, by function.
+
+With TASK, show where a task runs, which input arrived last, how long the task waited for
 free resources, and what the plan says about it. For a task that has not
 started, show what it waits for: other tasks, free resources, its environment.
 TASK is one task, such as spread[2,500], or a called task that has ended, such
-as root/3. Without TASK, show where the time of a session went, or of a job
-whose tasks called others: by function, as far as the ends of called tasks tell.
+as root/3.
 
 ` + jobHelp,
-		Example: "  cascade explain last spread[2]\n  cascade explain work\n  cascade explain work root/3",
+		Example: "  cascade explain last\n  cascade explain last spread[2]\n  cascade explain work\n  cascade explain work root/3",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
 				g, _, err := client.Graph(c.Context(), j.ID())
 				if err != nil {
 					return err
+				}
+				if len(args) == 1 && !g.IsSession() {
+					if err := a.explainJob(c.Context(), client, j, g); err != nil {
+						return err
+					}
+					if calls, _, err := calledBy(c.Context(), client, j, ""); err != nil || len(calls) == 0 {
+						return err
+					}
 				}
 				if len(args) == 1 {
 					return a.explainCalls(c.Context(), client, j, g)

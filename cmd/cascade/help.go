@@ -18,29 +18,29 @@ type section struct {
 // sections are all commands, first steps first.
 func (a *app) sections() []section {
 	return []section{
-		{"First steps", []*cobra.Command{a.validateCommand(), a.runCommand(), a.statusCommand(), a.getCommand(), a.logsCommand(), a.doctorCommand()}},
-		{"Inspect a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand()}},
-		{"Control a job", []*cobra.Command{a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.forgetCommand()}},
+		{"First steps", []*cobra.Command{a.initCommand(), a.validateCommand(), a.runCommand(), a.statusCommand(), a.topCommand(), a.waitCommand(), a.getCommand(), a.logsCommand(), a.doctorCommand()}},
+		{"Inspect a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand(), a.diffCommand()}},
+		{"Control a job", []*cobra.Command{a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.removeCommand()}},
 		{"Write and plan jobs", []*cobra.Command{a.schemaCommand(), a.importCommand(), a.planCommand(), a.profileCommand()}},
 		{"Clusters", []*cobra.Command{a.submitCommand(), a.connectCommand(), a.clusterCommand()}},
-		{"This host", []*cobra.Command{a.envCommand(), a.cleanCommand(), a.perfCommand(), a.versionCommand()}},
+		{"This host", []*cobra.Command{a.environmentCommand(), a.cleanCommand(), a.perfCommand(), a.manCommand(), a.versionCommand()}},
 	}
 }
 
 // overview is the help of the command itself.
-func overview(root *cobra.Command, sections []section) string {
+func overview(root *cobra.Command, sections []section, width int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s COMMAND\n\nExamples:\n%s\n", root.Long, root.Name(), root.Example)
-	width, listed := 0, map[*cobra.Command]bool{}
+	fmt.Fprintf(&b, "%s\nUsage:\n  %s COMMAND\n\nExamples:\n%s\n", daemon.Fill(root.Long, width), root.Name(), root.Example)
+	listed := map[string]bool{}
 	for _, s := range sections {
 		for _, c := range s.commands {
-			width, listed[c] = max(width, len(c.Name())), true
+			listed[c.Name()] = true
 		}
 	}
 	besides := section{title: "Other"}
 	for _, c := range root.Commands() { // those that cobra adds
-		if !listed[c] && !c.Hidden {
-			width, besides.commands = max(width, len(c.Name())), append(besides.commands, c)
+		if !listed[c.Name()] && !c.Hidden {
+			besides.commands = append(besides.commands, c)
 		}
 	}
 	for _, s := range append(sections, besides) {
@@ -48,10 +48,9 @@ func overview(root *cobra.Command, sections []section) string {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s:\n", s.title)
-		for _, c := range s.commands {
-			fmt.Fprintf(&b, "  %-*s  %s\n", width, c.Name(), c.Short)
-		}
+		daemon.List(&b, s.commands, width)
 	}
-	fmt.Fprintf(&b, "\nGlobal flags:\n%s\nUse \"%s COMMAND --help\" for more information about a command.\n", root.LocalFlags().FlagUsagesWrapped(daemon.HelpWidth), root.Name())
+	fmt.Fprintf(&b, "\nGlobal flags:\n%s\n%s", root.LocalFlags().FlagUsagesWrapped(width),
+		daemon.Fill(fmt.Sprintf("Use \"%s COMMAND --help\" for more information about a command.", root.Name()), width))
 	return b.String()
 }

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cascade-run/cascade/cmd/internal/daemon"
 	"github.com/cascade-run/cascade/cmd/internal/helptest"
 )
 
@@ -41,4 +47,45 @@ func TestHelpOfFlags(t *testing.T) {
 		}
 	}
 	check((&app{}).command())
+}
+
+var update = flag.Bool("update", false, "write golden files")
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (-update writes it); got:\n%s", path, got)
+	}
+}
+
+// Every page of the help, as it is 80 columns wide, and narrow.
+func TestEveryHelpPage(t *testing.T) {
+	for _, width := range []int{daemon.HelpWidth, 50} {
+		var b strings.Builder
+		var pages func(c *cobra.Command)
+		pages = func(c *cobra.Command) {
+			if c.HasParent() {
+				fmt.Fprintf(&b, "=== %s\n%s\n", c.CommandPath(), daemon.Help(c, width))
+			}
+			for _, sub := range c.Commands() {
+				pages(sub)
+			}
+		}
+		a := &app{}
+		root := a.command()
+		b.WriteString(overview(root, a.sections(), width))
+		pages(root)
+		golden(t, fmt.Sprintf("help-%d.golden", width), b.String())
+	}
 }

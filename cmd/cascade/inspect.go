@@ -288,9 +288,7 @@ is printed of them.`,
 		a.asList(listCommand[comms.DatasetRow](a, "datasets", "List the datasets of a job",
 			"  cascade ls datasets last\n  cascade ls datasets last --sort -size --limit 10", comms.QueryDatasets,
 			"name", "codec", "dtype", "shape", "size", "place", "host"), "host"),
-		a.asList(listCommand[comms.EnvironmentRow](a, "environments", "List the environments of a job",
-			"  cascade ls environments last\n  cascade ls environments last --status building", comms.QueryEnvironments,
-			"name", "kind", "state", "host", "seconds", "size", "used", "error"), "status", "host"))
+		a.listEnvironmentsCommand(), a.listMembersCommand(), a.listTokensCommand())
 	return c
 }
 
@@ -385,37 +383,6 @@ such as root/3, and of those that it called, show the end.
 	}
 }
 
-// steerCommand is a command that changes a job. said is what it says then, with %s for the job.
-func (a *app) steerCommand(use, short, said string, do func(ctx context.Context, j *cascade.Job) error) *cobra.Command {
-	verb, _, _ := strings.Cut(use, " ")
-	return &cobra.Command{
-		Use: use, Short: short, Long: short + ".\n\n" + jobHelp, Example: "  cascade " + verb + " last", Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) (err error) {
-				name := ""
-				if verb == "forget" { // afterwards it is not known
-					if name, err = jobName(c.Context(), client, j); err != nil {
-						return err
-					}
-				}
-				if err := do(c.Context(), j); err != nil {
-					return err
-				}
-				if name == "" { // now: the request does not wait for it
-					if name, err = jobName(c.Context(), client, j); err != nil {
-						return fmt.Errorf(said+", but its name cannot be read: %w", j.ID(), err)
-					}
-				}
-				if a.json {
-					return a.printJSON(map[string]string{"job": j.ID().String(), "name": name})
-				}
-				_, err = fmt.Fprintf(a.out, said+"\n", strings.TrimSpace(fmt.Sprintf("%s (%s)", name, j.ID())))
-				return err
-			})
-		},
-	}
-}
-
 // jobName reads the name of a job; "" when the controller knows it no more.
 func jobName(ctx context.Context, client *cascade.Client, j *cascade.Job) (string, error) {
 	rows, err := cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, j.ID(), "", 1)
@@ -425,27 +392,11 @@ func jobName(ctx context.Context, client *cascade.Client, j *cascade.Job) (strin
 	return rows[0].Name, nil
 }
 
-func (a *app) cancelCommand() *cobra.Command {
-	reason := "cancelled by the user"
-	c := a.steerCommand("cancel JOB", "Cancel a job: stop its running tasks and start no more", "job %s is being cancelled",
-		func(ctx context.Context, j *cascade.Job) error { return j.Cancel(ctx, reason) })
-	c.Flags().StringVar(&reason, "reason", reason, "reason, shown with the job")
-	return c
-}
-
-func (a *app) holdCommand() *cobra.Command {
-	return a.steerCommand("hold JOB", "Hold a job: start no more of its tasks until it is released", "held job %s",
-		func(ctx context.Context, j *cascade.Job) error { return j.Hold(ctx, "held by the user") })
-}
-
-func (a *app) releaseCommand() *cobra.Command {
-	return a.steerCommand("release JOB", "Release a job that is on hold", "released job %s",
-		func(ctx context.Context, j *cascade.Job) error { return j.Release(ctx) })
-}
-
 // rerunCommand waits for the end when nothing but this command serves the state.
 func (a *app) rerunCommand() *cobra.Command {
-	return &cobra.Command{
+	var reason string
+	var dry bool
+	c := &cobra.Command{
 		Use:   "rerun JOB [TASK]...",
 		Short: "Rerun tasks and everything that depends on them",
 		Long: `Rerun tasks and everything that depends on them, and wait for the end. Without
@@ -453,12 +404,16 @@ TASK these are the tasks that failed, were skipped or were cancelled.
 
 ` + taskHelp + "\n" + jobHelp,
 		Example: `  cascade rerun last
-  cascade rerun last spread[2]
-  cascade rerun last spread[*,500] map`,
+  cascade rerun last spread[2] --reason "new input"
+  cascade rerun last spread[*,500] map --dry-run`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx := c.Context()
-			return a.withExecutors(ctx, nil, func(client *cascade.Client) error {
+			with := a.withJobs
+			if !dry {
+				with = func(ctx context.Context, f func(*cascade.Client) error) error { return a.withExecutors(ctx, nil, f) }
+			}
+			return with(ctx, func(client *cascade.Client) error {
 				j, err := findJob(ctx, client, args[0])
 				if err != nil {
 					return err
@@ -469,13 +424,16 @@ TASK these are the tasks that failed, were skipped or were cancelled.
 						return err
 					}
 				}
+				if dry {
+					return a.tellRerun(j, tasks)
+				}
 				if err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool {
 					a.differed = p.Differs
 					return false
 				}); err != nil {
 					return err
 				}
-				if err := j.Rerun(ctx, tasks...); err != nil {
+				if err := j.RerunFor(ctx, reason, tasks...); err != nil {
 					return err
 				}
 				g, dir, err := client.Graph(ctx, j.ID())
@@ -487,6 +445,23 @@ TASK these are the tasks that failed, were skipped or were cancelled.
 			})
 		},
 	}
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the audit log")
+	c.Flags().BoolVar(&dry, "dry-run", false, "print the tasks that would run again, without those that depend on them")
+	a.progressFlag(c)
+	return c
+}
+
+// tellRerun prints which tasks rerun would name.
+func (a *app) tellRerun(j *cascade.Job, tasks []string) error {
+	if a.json {
+		return a.printJSON(map[string]any{"job": j.ID().String(), "tasks": tasks})
+	}
+	for _, t := range tasks {
+		if _, err := fmt.Fprintln(a.out, t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rerunTasks is the most tasks that rerun names by itself: all go in one message.
@@ -514,9 +489,4 @@ func (a *app) wentWithout(ctx context.Context, client *cascade.Client, j *cascad
 		return nil, badInputf("rerun: no task of job %s failed, was skipped or cancelled: name what is to run again, %s lists the tasks", j.ID(), a.hint("ls", "tasks", j.ID().String()))
 	}
 	return names, nil
-}
-
-func (a *app) forgetCommand() *cobra.Command {
-	return a.steerCommand("forget JOB", "Delete an ended job with its outputs and history", "forgot job %s",
-		func(ctx context.Context, j *cascade.Job) error { return j.Forget(ctx) })
 }

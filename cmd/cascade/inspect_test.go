@@ -95,3 +95,16 @@ func TestSoFar(t *testing.T) {
 		}
 	}
 }
+
+// A session whose program was killed is not promised to go on; other jobs are.
+func TestCutOffSession(t *testing.T) {
+	for session, want := range map[bool]string{true: "the next `cascade run` ends it", false: "`cascade run` goes on with it"} {
+		got, err := (&app{alone: true}).cutOff(comms.JobRunning, func() (bool, error) { return session, nil })
+		if err != nil || !strings.HasSuffix(got, want) {
+			t.Errorf("session %v: %q, %v", session, got, err)
+		}
+	}
+	if got, err := (&app{}).cutOff(comms.JobRunning, nil); got != "" || err != nil {
+		t.Errorf("a job that is served is cut off: %q, %v", got, err)
+	}
+}

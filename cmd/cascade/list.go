@@ -61,7 +61,7 @@ func (a *app) asList(c *cobra.Command, selectors ...string) *cobra.Command {
 	for _, s := range selectors {
 		switch s {
 		case "status":
-			f.StringSliceVar(&a.list.status, s, nil, "only those that stand so, such as running or failed; repeatable")
+			f.StringSliceVar(&a.list.status, s, nil, "only those of this `status`, such as running or failed; repeatable")
 		case "family":
 			f.StringVar(&a.list.family, s, "", "only this family or task, such as spread, spread[*,500] or spread[2,500]")
 		case "host":
@@ -218,7 +218,7 @@ func sorted[T any](rows iter.Seq2[*T, error], n int, order func(a, b *T) int) it
 
 func (l *listing) compare(f *rowFields, a, b reflect.Value) int {
 	column, reverse := strings.CutPrefix(l.sort, "-")
-	n := 0
+	var n int
 	switch x := f.value(a, column).(type) {
 	case string:
 		n = strings.Compare(x, f.value(b, column).(string))
@@ -351,11 +351,19 @@ func csvRows[T any](out *bufio.Writer, f *rowFields, rows iter.Seq2[*T, error], 
 	return w.Error()
 }
 
+func headers(columns []string) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = strings.TrimSpace(strings.ToUpper(strings.ReplaceAll(c, "_", " ")))
+	}
+	return names
+}
+
 // gridRows prints rows in columns, for people.
 func (a *app) gridRows(out *bufio.Writer, f *rowFields, rows iter.Seq2[*reflect.Value, error], columns []string, head bool) error {
 	g := grid{out: out}
 	if head {
-		g.add(strings.Split(strings.ToUpper(strings.ReplaceAll(strings.Join(columns, "\t"), "_", " ")), "\t"))
+		g.add(headers(columns))
 	}
 	for row, err := range rows {
 		if err != nil {

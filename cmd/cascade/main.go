@@ -50,11 +50,13 @@ type app struct {
 	out, err   io.Writer            // run makes all that is written to them safe for a terminal
 	raw        streams              // what out and err were: for the bytes of others, and for a terminal
 	terminal   func(io.Writer) bool // nil: isTerminal
+	person     func() bool          // there is one to ask; nil: on a terminal
 	foot       *display             // of standard error; run makes it
 	now        func() time.Time     // nil: time.Now
 	interrupts <-chan os.Signal
 	unheeded   func() // the next interrupt ends the process
 	environ    []string
+	tab        time.Duration // for which a press of Tab waits; 0: completionTime
 	calm       time.Duration // after so long without a line the progress of a job has a sign of life; 0: quietFor
 
 	stdout   *output
@@ -112,7 +114,7 @@ type streams struct{ out, err io.Writer }
 // function that it returns ends that.
 func (a *app) safe() (end func()) {
 	a.raw = streams{a.out, a.err}
-	a.foot = &display{to: a.err, size: func() (int, int) { return terminalSize(a.raw.err) }}
+	a.foot = &display{to: a.err, size: func() (int, int) { return terminalSize(a.raw.err) }, styled: func(style, text string) string { return a.styled(a.raw.err, style, text) }}
 	out, errs := screen.NewWriter(a.out), screen.NewWriter(a.foot)
 	a.out, a.err = out, errs
 	return func() {
@@ -165,7 +167,6 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate(daemon.VersionTemplate)
-	root.SetUsageFunc(daemon.Usage)
 	a.globalFlags(root.PersistentFlags())
 	root.PersistentFlags().BoolP("help", "h", false, "print help")
 	root.Flags().Bool("version", false, "print the version")
@@ -173,14 +174,19 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
 	for _, s := range sections {
 		root.AddCommand(s.commands...)
 	}
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+	width := daemon.WidthOf(a.raw.out)
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		if c != root {
-			help(c, args)
+			fmt.Fprint(c.OutOrStdout(), daemon.Help(c, width))
 			return
 		}
-		fmt.Fprint(c.OutOrStdout(), overview(root, sections))
+		fmt.Fprint(c.OutOrStdout(), overview(root, sections, width))
 	})
+	root.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := fmt.Fprint(c.OutOrStdout(), daemon.Usage(c, width))
+		return err
+	})
+	a.completions(root)
 	for _, c := range root.Commands() {
 		argsOf(c)
 	}
@@ -189,10 +195,11 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
 
 // elsewhere is what other tools call commands that have another name here.
 var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks": "ls tasks JOB", "agents": "ls hosts", "nodes": "ls hosts",
-	"ps": "status", "top": "status last --watch", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
-	"restart": "rerun JOB", "kill": "cancel JOB", "stop": "cancel JOB", "abort": "cancel JOB", "delete": "forget JOB", "rm": "forget JOB", "remove": "forget JOB",
-	"check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
-	"start": "run FILE", "dag": "graph FILE", "trace": "timeline JOB", "history": "story JOB", "why": "explain JOB TASK", "gantt": "report JOB FILE"}
+	"ps": "status", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
+	"restart": "rerun JOB", "kill": "cancel JOB", "stop": "cancel JOB", "abort": "cancel JOB", "delete": "rm jobs JOB", "forget": "rm jobs JOB", "remove": "rm jobs JOB", "prune": "rm environments", "env": "ls environments", "revoke": "rm members NAME", "members": "ls members", "tokens": "ls tokens",
+	"describe": "status JOB", "show": "status JOB", "info": "status JOB", "events": "story JOB", "pause": "hold JOB", "hosts": "ls hosts", "follow": "status JOB --watch",
+	"new": "init", "create": "init", "dashboard": "top", "compare": "diff JOB JOB", "check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
+	"start": "run FILE", "dag": "graph FILE", "trace": "timeline JOB", "history": "story JOB", "why": "explain JOB TASK", "gantt": "report JOB -o FILE"}
 
 // known refuses an argument where a subcommand is wanted.
 func known(c *cobra.Command, args []string) error {
@@ -251,7 +258,7 @@ func argsOf(c *cobra.Command) {
 func missing(c *cobra.Command, n int) string {
 	words := strings.Fields(c.Use)[1:]
 	if n < len(words) && strings.ToUpper(words[n]) == words[n] && !strings.HasPrefix(words[n], "[") {
-		return words[n] + " is"
+		return strings.TrimRight(words[n], ".") + " is"
 	}
 	return "an argument is"
 }

@@ -248,7 +248,7 @@ func (h *host) start(in string, args ...string) *call { return h.prepare(in, arg
 func (h *host) prepare(in string, args ...string) *call {
 	c := &call{host: h, args: args, interrupts: make(chan os.Signal, 2), code: make(chan int, 1)}
 	c.app = &app{in: strings.NewReader(in), out: &c.out, err: &c.err, interrupts: c.interrupts, unheeded: func() {},
-		environ: append(h.environ, "CASCADE_STATE="+h.state), calm: time.Hour} // what it prints is the same on a slow host
+		environ: append(h.environ, "CASCADE_STATE="+h.state), calm: time.Hour, tab: time.Minute} // what it prints is the same on a slow host
 	return c
 }
 

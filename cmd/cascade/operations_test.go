@@ -239,7 +239,7 @@ func TestOperationsDocument(t *testing.T) {
 	}
 	// An address, which is the one that was joined, does as well as the name.
 	person.must("cascade ls hosts --to 10.0.0.1", "ready")
-	if out, err := person.types("cascade cluster members --to hpc"); err == nil || !strings.Contains(out, "needs the role admin") {
+	if out, err := person.types("cascade ls members --to hpc"); err == nil || !strings.Contains(out, "needs the role admin") {
 		t.Errorf("a submitter lists members: %v\n%s", err, out)
 	}
 	testGateway(t, person)
@@ -250,8 +250,8 @@ func TestOperationsDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head.must("cascade cluster members", name, "connected", "anna")
-	head.must("cascade cluster revoke "+name, "is revoked")
+	head.must("cascade ls members", name, "connected", "anna")
+	head.must("cascade rm members "+name+" --yes", "is revoked")
 	var ended *exec.ExitError
 	if err := <-agent.end; !errors.As(err, &ended) || ended.ExitCode() != exitInfrastructure {
 		t.Errorf("a revoked agent ended with %v", err)

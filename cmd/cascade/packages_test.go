@@ -126,7 +126,7 @@ outputs: [shout.text, list.names]
 	if n := len(h.kept()); n != 2 {
 		t.Errorf("%d packages after a change", n)
 	}
-	if out := node.must("cascade env ls"); strings.Count(out, "working_dir") != 2 {
+	if out := node.must("cascade ls environments"); strings.Count(out, "working_dir") != 2 {
 		t.Errorf("environments of the other host:\n%s", out)
 	}
 }

@@ -33,7 +33,10 @@ type progress struct {
 	waits  string          // what the running job was last said to wait for
 	late   string          // and which deadlines it was said to miss
 
-	running []comms.TaskRow // that the terminal shows
+	running []comms.TaskRow // that the terminal shows, the oldest first
+	failed  *comms.TaskRow  // the first that failed, if any
+	planned weights         // by which the end is predicted
+	plans   time.Time       // when to ask for the plan again
 	asks    time.Time       // when to ask for them again
 	looks   time.Time       // when to ask for lost agents again
 	looked  bool            // for them: what is new from then on was lost meanwhile

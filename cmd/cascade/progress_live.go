@@ -15,31 +15,76 @@ import (
 const (
 	liveFamilies = 8
 	liveTasks    = 5
+	liveLog      = 3   // lines of a failure
+	liveAsked    = 500 // of which those that run longest are shown
+
+	livePlanned   = 20_000 // tasks of a job whose plan is asked for
+	livePlanEvery = 30 * time.Second
 )
 
-// runningTasks asks which tasks run, so often that the controller has little to do: it reads
-// all that the job has stored.
+// longestRunning are the tasks of a job that run longest, the oldest first.
+func longestRunning(ctx context.Context, client *cascade.Client, job comms.JobID) ([]comms.TaskRow, error) {
+	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, job, "running", liveAsked)
+	if err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r comms.TaskRow) bool { return r.State != "running" }) // the name may be a task's
+	slices.SortStableFunc(rows, func(a, b comms.TaskRow) int {
+		switch {
+		case earlier(a.Started, b.Started):
+			return -1
+		case earlier(b.Started, a.Started):
+			return 1
+		}
+		return 0
+	})
+	return rows[:min(len(rows), liveTasks)], nil
+}
+
+// runningTasks asks which tasks run, which failed and what the plan is, so often that the controller
+// has little to do: it reads all that the job has stored.
 func (s *progress) runningTasks(ctx context.Context, client *cascade.Client, p *cascade.Progress) {
 	now := s.now()
 	if client == nil || now.Before(s.asks) {
 		return
 	}
-	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "running", liveTasks)
-	if err == nil { // else what was known last is shown
-		s.running = slices.DeleteFunc(rows, func(r comms.TaskRow) bool { return r.State != "running" }) // the name may be a task's
+	if rows, err := longestRunning(ctx, client, p.Job); err == nil { // else what was known last is shown
+		s.running = rows
+	}
+	sum := total(p)
+	if sum.Failed > 0 && s.failed == nil {
+		if rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, p.Job, "failed", 1); err == nil && len(rows) > 0 && rows[0].State == "failed" {
+			s.failed = &rows[0]
+		}
+	}
+	if sum.Total <= livePlanned && !now.Before(s.plans) {
+		if rows, err := cascade.Rows[comms.PlanRow](ctx, client, comms.QueryPlan, p.Job, ""); err == nil {
+			s.planned = weigh(rows)
+		}
+		s.plans = now.Add(livePlanEvery)
 	}
 	took := s.now().Sub(now)
 	s.asks = s.now().Add(max(time.Second, 20*took))
 }
 
-// live is what a terminal shows of a job: a clock, the families, the tasks that run, and what
-// it waits for.
+// live is what a terminal shows of a job: a clock, the families, the tasks that run longest, the
+// first failure, and what it waits for.
 func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 	sum := total(p)
-	ended := sum.Done + sum.Failed + sum.Skipped + sum.Cancelled
-	const width = 30
-	filled := int(width * ended / max(sum.Total, 1))
-	lines = append(lines, fmt.Sprintf("%s  %s [%s%s] %s", wholeSeconds(s.now().Sub(s.start)), p.Name, strings.Repeat("#", filled), strings.Repeat(".", width-filled), counts(sum)))
+	done := sum.Done + sum.Failed + sum.Skipped + sum.Cancelled
+	clock, width := wholeSeconds(s.now().Sub(s.start)), 30
+	if left := s.planned.left(p); left >= 1 && sum.Running > 0 {
+		clock += fmt.Sprintf(", about %s left", wholeSeconds(time.Duration(left*1e9)))
+	}
+	if s.foot != nil {
+		if columns, _ := s.foot.size(); columns < 80 {
+			width = 10
+		}
+	}
+	lines = append(lines, styleText(styleBold, fmt.Sprintf("%s  %s %s %s", clock, p.Name, bar(done, sum.Total, width), counts(sum))))
+	if p.Late != "" {
+		lines = append(lines, styleText(styleBold+";"+styleYellow, "  late: "+p.Late))
+	}
 	shown, more := liveGroups(p)
 	if len(shown) > 1 || more > 0 {
 		name := 0
@@ -47,7 +92,8 @@ func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 			name = max(name, len([]rune(g.Group)))
 		}
 		for _, g := range shown {
-			lines = append(lines, fmt.Sprintf("  %-*s  %s", name, g.Group, counts(g)))
+			ended := g.Done + g.Failed + g.Skipped + g.Cancelled
+			lines = append(lines, styleText(groupStyle(g), fmt.Sprintf("  %-*s %s %s", name, g.Group, bar(ended, g.Total, 10), counts(g))))
 		}
 	}
 	if more > 0 {
@@ -60,10 +106,39 @@ func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 	if n := int(sum.Running) - len(running); n > 0 && len(running) == liveTasks {
 		lines = append(lines, fmt.Sprintf("  and %d more run", n))
 	}
+	lines = append(lines, s.failureLines()...)
 	for _, text := range why {
-		lines = append(lines, "  "+text)
+		lines = append(lines, styleText(styleYellow, "  "+text))
 	}
 	return lines
+}
+
+// failureLines are the first failure and the last lines that its task wrote.
+func (s *progress) failureLines() (lines []string) {
+	if s.failed == nil {
+		return nil
+	}
+	lines = append(lines, styleText(styleRed, fmt.Sprintf("  %s failed: %s", s.failed.Name, oneLine(s.failed.Error))))
+	tail := strings.Split(strings.TrimRight(s.failed.LogTail, "\n"), "\n")
+	for _, text := range tail[max(len(tail)-liveLog, 0):] {
+		if text != "" {
+			lines = append(lines, styleText(styleDim, "    "+text))
+		}
+	}
+	return lines
+}
+
+// groupStyle is the style of a family.
+func groupStyle(g comms.GroupCounts) string {
+	switch {
+	case g.Failed > 0:
+		return styleRed
+	case g.Running > 0:
+		return styleBlue
+	case g.Total > 0 && g.Done == g.Total:
+		return styleGreen
+	}
+	return ""
 }
 
 // taskLine says for how long a task runs, and where when that may be elsewhere.

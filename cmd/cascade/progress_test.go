@@ -170,3 +170,28 @@ func TestTakenText(t *testing.T) {
 		}
 	}
 }
+
+// The run screen: a clock, the predicted end, families, the oldest tasks, the first failure.
+func TestRunScreen(t *testing.T) {
+	now := time.Date(2026, 11, 20, 8, 1, 30, 0, time.UTC)
+	s := &progress{a: &app{}, now: func() time.Time { return now }, start: now.Add(-90 * time.Second),
+		planned: weights{total: 100, each: map[string]float64{"read": 1, "model": 20, "post": 2}},
+		running: []comms.TaskRow{{Name: "model[2]", State: "running", Started: "2026-11-20T08:00:50Z", Attempt: 1}, {Name: "model[1]", State: "running", Started: "2026-11-20T08:01:10Z", Attempt: 2}},
+		failed:  &comms.TaskRow{Name: "model[0]", State: "failed", Error: "exit: the command ended with status 3", LogTail: "one\ntwo\nthree\nfour\n"},
+	}
+	p := &cascade.Progress{Name: "night", Phase: comms.JobRunning, Late: "report is due at 09:00 and predicted for 09:20", Groups: []comms.GroupCounts{
+		{Group: "read", Total: 4, Done: 4}, {Group: "model", Total: 4, Running: 2, Failed: 1, Ready: 1}, {Group: "post", Total: 4}}}
+	lines := s.live(p, nil)
+	var b strings.Builder
+	for _, size := range []struct {
+		width  int
+		styled func(style, text string) string
+	}{{100, nil}, {40, nil}, {100, func(style, text string) string { return "<" + style + ">" + text + "</>" }}} {
+		d := &display{to: &b, size: func() (int, int) { return size.width, 24 }, styled: size.styled}
+		if err := d.draw(lines); err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString("---\n")
+	}
+	golden(t, "run-screen.golden", strings.NewReplacer("\x1b[?7l", "", "\x1b[?7h", "").Replace(b.String()))
+}

@@ -37,7 +37,7 @@ func (f *submitFlags) add(c *cobra.Command) {
 	c.Flags().Int64Var(&f.priority, "priority", 0, "priority; jobs of higher priority go first")
 	c.Flags().Uint32Var(&f.weight, "weight", 1, "weight of the tenant, relative to other tenants")
 	c.Flags().BoolVar(&f.hold, "hold", false, "submit on hold: start when cascade release is called")
-	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until cascade forget, regardless of retention limits")
+	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until cascade rm jobs, regardless of retention limits")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "label for people, `NAME=VALUE`; repeatable")
 }
 

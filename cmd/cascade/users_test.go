@@ -137,7 +137,7 @@ func TestCertificatesRenew(t *testing.T) {
 	}
 	// The second renewal of the agent is later than the end of the first certificates.
 	again := d.hears("renewal of the certificate")
-	person.must("cascade cluster members --to hpc", "agent")
+	person.must("cascade ls members --to hpc", "agent")
 	ends := regexp.MustCompile(`"expires":"([^"]+)"`).FindAllStringSubmatch(d.said.String()+again, -1)
 	if len(ends) != 2 || ends[0][1] >= ends[1][1] {
 		t.Errorf("the agent's certificates end at %q", ends)

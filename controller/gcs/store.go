@@ -149,7 +149,7 @@ func (s *Store) open(o *Options) error {
 		return err
 	}
 	if free < o.MinFree {
-		return fmt.Errorf("open store: %w: %d MiB free in %s, %d MiB are needed: make room on that disk (cascade forget JOB frees what is kept of a job), or say a folder on another by --state", ErrNoSpace, free>>20, o.Dir, o.MinFree>>20)
+		return fmt.Errorf("open store: %w: %d MiB free in %s, %d MiB are needed: make room on that disk (cascade rm jobs JOB frees what is kept of a job), or say a folder on another by --state", ErrNoSpace, free>>20, o.Dir, o.MinFree>>20)
 	}
 	known, err := filepath.Glob(filepath.Join(o.Dir, "shard-*"))
 	if err != nil {

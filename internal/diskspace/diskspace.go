@@ -41,7 +41,7 @@ func Leaves(dir string, free, bytes, floor uint64) error {
 	if free >= floor && free-floor >= bytes {
 		return nil
 	}
-	return fmt.Errorf("%w: %d MiB are free in %s, of which %d MiB stay free for the ends of jobs: make room on that disk (cascade forget JOB frees what is kept of a job), or name a folder on another with --state",
+	return fmt.Errorf("%w: %d MiB are free in %s, of which %d MiB stay free for the ends of jobs: make room on that disk (cascade rm jobs JOB frees what is kept of a job), or name a folder on another with --state",
 		ErrLow, free>>20, dir, floor>>20)
 }
 

@@ -61,6 +61,8 @@ func Signals() <-chan os.Signal {
 // that match bad are bad input too. All that is written is safe for a terminal, also the
 // log: peers and tasks say much of it.
 func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad error) int {
+	width := WidthOf(stdout)
+	c.SetHelpFunc(func(c *cobra.Command, _ []string) { fmt.Fprint(c.OutOrStdout(), Help(c, width)) })
 	stdout, stderr = screen.NewWriter(stdout), screen.NewWriter(stderr)
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.Version = ThisBuild().String()

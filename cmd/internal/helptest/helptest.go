@@ -2,7 +2,6 @@
 package helptest
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -23,12 +22,7 @@ func Check(t *testing.T, c *cobra.Command) {
 	if c.Example == "" {
 		t.Errorf("%s has no example", c.CommandPath())
 	}
-	var page bytes.Buffer
-	c.SetOut(&page)
-	if err := c.Help(); err != nil {
-		t.Error(err)
-	}
-	for line := range strings.Lines(page.String()) {
+	for line := range strings.Lines(daemon.Help(c, daemon.HelpWidth)) {
 		if line = strings.TrimSuffix(line, "\n"); utf8.RuneCountInString(line) > daemon.HelpWidth {
 			t.Errorf("%s: a line of its help is longer than %d characters: %q", c.CommandPath(), daemon.HelpWidth, line)
 		}

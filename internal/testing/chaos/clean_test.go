@@ -74,7 +74,7 @@ func TestCleanRefusesTheLiving(t *testing.T) {
 	if run.Ended() || len(h.Executors()) == 0 {
 		t.Fatal("the run is disturbed")
 	}
-	if c := h.Command("clean", "--force", "--all"); c.Wait() != 0 || !strings.Contains(c.Output(), fmt.Sprintf("ended process %d, which served it", run.PID())) {
+	if c := h.Command("clean", "--force", "--all", "--yes"); c.Wait() != 0 || !strings.Contains(c.Output(), fmt.Sprintf("ended process %d, which served it", run.PID())) {
 		t.Error(c.Output())
 	}
 	if code := run.Wait(); code >= 0 {
