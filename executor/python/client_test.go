@@ -152,12 +152,7 @@ func TestLocalEnds(t *testing.T) { program(t, "ends", programs(t)) }
 // pip installs the package from its folder, with the two programs' client.
 func TestInstall(t *testing.T) {
 	pyenv.Python(t)
-	source, target := t.TempDir(), t.TempDir()
-	for _, name := range []string{"pyproject.toml", "README.md", "programs.py", "cascade"} {
-		if out, err := exec.Command("cp", "-r", name, source).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
+	source, target := sources(t), t.TempDir()
 	path, env := interpreter(t, "pip")
 	prints(t, ".", env, path, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target, source)
 	env = append(env, "PYTHONPATH="+target)
