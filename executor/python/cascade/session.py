@@ -221,6 +221,8 @@ class Session:
         if self._why is None:
             self._why = why
             self.current = None
+            if hasattr(self, "calls"):
+                self.calls.forsake()
         self._tell()
 
     def _tell(self) -> None:
@@ -377,6 +379,8 @@ class Session:
         self._closing = True
         run = self.current
         with self.memory.making:
+            with self.lock:
+                self.calls.forsake()
             self.calls.end()
             if run is not None:
                 run.copied += self.memory.release(run, [])
