@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import concurrent.futures
+import functools
 import itertools
 import multiprocessing
 import os
@@ -33,7 +34,8 @@ class Executor(concurrent.futures.Executor):
         self._apply = calling.remote(pickled.apply).options(**(options or context.Options())._asdict())
         self._lock = threading.Condition(threading.Lock())
         self._queue: deque[tuple[concurrent.futures.Future[Any], tuple[bytes, list[context.Future]]]] = deque()
-        self._calls: dict[concurrent.futures.Future[Any], context.Future | None] = {}  # under way
+        self._under = self._made = 0  # calls that are under way, and that were made
+        self._calls: dict[int, tuple[concurrent.futures.Future[Any], context.Future]] = {}  # under way
         self._shut = False
         self._shared: pickled.Shared | None = None
         _open.add(self)
@@ -76,13 +78,13 @@ class Executor(concurrent.futures.Executor):
                 made.set_running_or_notify_cancel()
         if wait:
             with self._lock:
-                self._lock.wait_for(lambda: not self._queue and not self._calls)
+                self._lock.wait_for(lambda: not self._queue and not self._under)
 
     def terminate(self) -> None:
         """Takes no more calls, and ends those that there are: their futures raise CallCancelled, or are cancelled."""
         self.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            calls = [c for c in self._calls.values() if c is not None]
+            calls = [called for _, called in self._calls.values()]
         for call in calls:
             call.cancel("its pool was terminated")
 
@@ -90,35 +92,40 @@ class Executor(concurrent.futures.Executor):
         """Makes calls, as many as may be under way."""
         while True:
             with self._lock:
-                if not self._queue or len(self._calls) >= self._most:
+                if not self._queue or self._under >= self._most:
                     return
                 made, (call, beside) = self._queue.popleft()
-                self._calls[made] = None
+                self._under += 1
+                self._made += 1
+                place = self._made
             if not made.set_running_or_notify_cancel():
-                self._forget(made)
+                self._forget()
                 continue
             try:
                 called = self._apply.remote(call, beside)
                 with self._lock:
-                    self._calls[made] = called
-                called.add_done_callback(lambda f, made=made: self._ended(made, f))
+                    self._calls[place] = made, called
+                called.add_done_callback(functools.partial(self._ended, place))
             except BaseException as e:
+                self._calls.pop(place, None)
                 made.set_exception(e)
-                self._forget(made)
+                self._forget()
 
-    def _ended(self, made: concurrent.futures.Future[Any], called: context.Future) -> None:
+    def _ended(self, place: int, called: context.Future) -> None:
+        made = self._calls.pop(place)[0]  # from here on the program alone keeps the result
         try:
             made.set_result(pickled.unpacked(called.result()))
         except pickled.Raised as e:
             made.set_exception(e.__cause__)
         except BaseException as e:  # the session has ended, or its value cannot be loaded here
             made.set_exception(e)
-        self._forget(made)
+        del made
+        self._forget()
         self._go_on()
 
-    def _forget(self, made: concurrent.futures.Future[Any]) -> None:
+    def _forget(self) -> None:
         with self._lock:
-            self._calls.pop(made, None)
+            self._under -= 1
             self._lock.notify_all()
 
 

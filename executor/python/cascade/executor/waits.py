@@ -341,6 +341,7 @@ class Waits:
                         do()
                     except Exception:
                         sys.excepthook(*sys.exc_info())
+                    del do  # and with it what the function keeps
         except (RuntimeError, Cancelled):  # the task has ended meanwhile
             pass
 
