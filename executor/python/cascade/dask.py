@@ -71,7 +71,7 @@ def run(task: memoryview, values: Sequence[Box]) -> Box:
 
 def _own(value: Any) -> Any:
     """A value that the program may change: what lies in shared memory is copied."""
-    return pickle.loads(pickle.dumps(value, protocol=5))
+    return pickle.loads(pickle.dumps(value, protocol=4))  # of protocol 5 an array stays as it is, read-only
 
 
 def _nested(keys: Any, values: Mapping[Hashable, Any]) -> Any:

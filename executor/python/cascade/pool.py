@@ -30,6 +30,7 @@ class Executor(concurrent.futures.Executor):
         """max_workers bounds the calls that are under way; options are those of the calls: cascade.options(cpu=2)."""
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
+        self._host = context._host or calling._opened()
         self._most = max_workers or _AHEAD * (os.cpu_count() or 1)
         self._apply = calling.remote(pickled.apply).options(**(options or context.Options())._asdict())
         self._lock = threading.Condition(threading.Lock())
@@ -102,7 +103,7 @@ class Executor(concurrent.futures.Executor):
                 self._forget()
                 continue
             try:
-                called = self._apply.remote(call, beside)
+                called = self._apply._at(self._host, (call, beside), {})
                 with self._lock:
                     self._calls[place] = made, called
                 called.add_done_callback(functools.partial(self._ended, place))
