@@ -33,7 +33,9 @@ class Shared:
         return found[1]
 
 
-def packed(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], shared: Shared | None = None) -> tuple[bytes, list[Future]]:
+def packed(
+    function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], shared: Shared | None = None
+) -> tuple[bytes, list[Future]]:
     """A call as bytes, with the arrays that go beside it."""
     import cloudpickle
 
@@ -54,7 +56,7 @@ def packed(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str
 
 
 def apply(call: memoryview, beside: Sequence[Any]) -> bytes:
-    """Makes a call, in an executor. What it raises is a result too, so that the caller raises the same."""
+    """Makes a call, in an executor. An exception is a result too, so that the caller raises the same."""
     import cloudpickle
 
     class Unpickler(pickle.Unpickler):
@@ -69,9 +71,13 @@ def apply(call: memoryview, beside: Sequence[Any]) -> bytes:
     try:
         data: bytes = cloudpickle.dumps(outcome, protocol=5)
     except Exception as e:
-        what = f"the result of {getattr(function, '__qualname__', function)}" if outcome[0] else f"{type(outcome[1][0]).__name__}: {outcome[1][0]}"
+        what = "the result" if outcome[0] else _one_line(outcome[1][0])
         data = pickle.dumps((False, (TypeError(f"{what}: it cannot be sent to the program: {e}"), "")))
     return data
+
+
+def _one_line(error: Any) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class Raised(Exception):
