@@ -115,7 +115,10 @@ def main():
     futures = [ex.submit(until, gate) for _ in range(2)]
     cascade.shutdown()
     for f in futures:
-        told("the session has ended", f.result)
+        try:
+            f.result()
+        except cascade.SessionLost as e:
+            print("a future of a session:", str(e).partition(": ")[2])
     cascade.init(store="64MiB", cpu=2, programs=sys.argv[1])
     ex.shutdown(cancel_futures=True)
     cascade.shutdown()
