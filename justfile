@@ -49,6 +49,10 @@ bench pattern=".":
 run-example name="ensemble":
     go run ./cmd/cascade run examples/{{name}}/job.yaml
 
+# Wheels that bring the programs, for pip install without Go, into dist: just wheel amd64 arm64
+wheel *archs:
+    bash packaging/wheel {{archs}}
+
 # The graph of packages in docs/architecture.md, from what they import.
 graph:
     go test . -run 'TestPackageGraph$' -update

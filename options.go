@@ -1,7 +1,6 @@
 package cascade
 
 import (
-	"runtime/debug"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -127,21 +126,3 @@ type Retention struct {
 // WithKeep, and of the others the last, within the bounds. Jobs beyond a bound are
 // deleted with their lineage and outputs, the job that ended first before others.
 func WithRetention(r Retention) Option { return func(o *options) { o.retain = r } }
-
-// Version returns the version of this build.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	if v == "" {
-		v = "(devel)"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 && v == "(devel)" {
-			v += " " + s.Value[:12]
-		}
-	}
-	return v
-}

@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -154,9 +153,7 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 		cfg.Audit = ""
 	}
 	cfg.Log = daemon.Log(stderr, f.verbose, cfg.InsecureTestNetwork)
-	if b, ok := debug.ReadBuildInfo(); ok {
-		cfg.Build = b.Main.Version
-	}
+	cfg.Build = cascade.Version()
 	return cfg, nil
 }
 

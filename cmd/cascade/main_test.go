@@ -293,7 +293,7 @@ var varying = []struct {
 	{regexp.MustCompile(`x:[0-9a-f]{32}`), "x:HASH"},
 	{regexp.MustCompile(`0x[0-9a-f]+\??`), "0xN"},
 	{regexp.MustCompile(`\S+/(main_test\.go):\d+`), "$1:N"},
-	{regexp.MustCompile(`\(devel\)[^\n"]*`), "VERSION"},
+	{regexp.MustCompile(`(cascade |"version":")` + regexp.QuoteMeta(cascade.Version())), "${1}VERSION"},
 	// A task whose start was told before has the run as its cause, a fast one what made it ready.
 	{regexp.MustCompile(`"what":"finished","cause":"[^"]*"`), `"what":"finished","cause":"CAUSE"`},
 	{regexp.MustCompile(`(?m)(\S) {2,}`), "$1  "},

@@ -1,7 +1,7 @@
 """The job of job-python.yaml as a program: python3 examples/ensemble/program.py [FOLDER OF RESULTS]
 
 It runs on the cluster that CASCADE_TO names, else on one of its own. It needs the package cascade-run
-(pip install ./executor/python[client]), and no NumPy, ecCodes or matplotlib: those are in the environments of its tasks.
+(just wheel; pip install of the file in dist), and no NumPy, ecCodes or matplotlib: those are in the environments of its tasks.
 """
 
 import os

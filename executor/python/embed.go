@@ -10,7 +10,10 @@
 // It needs the packages pyzmq and msgpack, and NumPy only where a task uses it.
 package python
 
-import "embed"
+import (
+	"embed"
+	"regexp"
+)
 
 // Requirements are the packages that the interpreter's environment must have.
 // They are ordinary requirement specifiers (PEP 508).
@@ -19,7 +22,15 @@ func Requirements() []string { return []string{"pyzmq>=25", "msgpack>=1.0"} }
 // Module is what an interpreter runs as an executor: INTERPRETER -m Module.
 const Module = "cascade.executor"
 
-// Files holds pyproject.toml and the folder cascade.
+// Files holds the folder cascade.
 //
-//go:embed pyproject.toml README.md cascade/*.py cascade/py.typed cascade/*/*.py
+//go:embed cascade/*.py cascade/py.typed cascade/*/*.py
 var Files embed.FS
+
+//go:embed cascade/__init__.py
+var names string
+
+// Version is the number of the distribution, cascade.__version__. Programs have it too.
+func Version() string {
+	return regexp.MustCompile(`(?m)^__version__ = "(.*)"$`).FindStringSubmatch(names)[1]
+}

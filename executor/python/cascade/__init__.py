@@ -31,12 +31,12 @@ from .context import (
 )
 
 __version__ = "0.1.0"
-__all__ = ["CallCancelled", "CallFailed", "Cancelled", "Cluster", "Future", "Gang", "Graph", "Job", "JobCancelled", "Ref",
+__all__ = ["CallCancelled", "CallFailed", "Cancelled", "Cluster", "Executor", "Future", "Gang", "Graph", "Job", "JobCancelled", "Pool", "Ref",
            "RequestError", "Reused", "Session", "SessionLost", "Task", "TaskFailed", "as_completed", "call", "connect", "current", "empty",
            "gang", "get", "init", "input_future", "is_initialized", "local", "not_repeatable", "options", "progress", "put", "remote", "shutdown",
            "strand", "task", "wait"]  # fmt: skip
 
-_CLIENT = {"Cluster": "client", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
+_CLIENT = {"Cluster": "client", "Executor": "pool", "Pool": "pool", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
            "Session": "session", "SessionLost": "session", "connect": "client", "init": "session", "is_initialized": "session",
            "local": "client", "progress": "bars", "remote": "calling", "shutdown": "session", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
 
@@ -60,5 +60,6 @@ if TYPE_CHECKING:
     from .graph import Graph, Ref, task
     from .job import Job, JobCancelled, TaskFailed
     from .peer import RequestError
+    from .pool import Executor, Pool
     from .reuse import Reused
     from .session import Session, SessionLost, init, is_initialized, shutdown

@@ -15,7 +15,7 @@ import inspect
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import context
@@ -41,7 +41,10 @@ class RemoteFunction:
 
     def remote(self, *args: Any, **named: Any) -> Any:
         """Has the function run as a task, and returns a Future at once; with returns=N a list of N."""
-        host = context._host or _opened()
+        return self._at(context._host or _opened(), args, named)
+
+    def _at(self, host: context.Host, args: Sequence[Any], named: dict[str, Any]) -> Any:
+        """Has it run as a task that a program or a task calls."""
         calls = host.own_calls("call " + self.__name__)
         return calls.make(self._core.target(calls), self._options, args, named)
 

@@ -30,6 +30,7 @@ from .inputs import host
 from .job import UNTIL_RESULT, Job
 from .jobtext import written
 from .peer import NOT_FOUND, UNAVAILABLE, Peer, RequestError
+from .programs import compare, find
 from .reuse import noted
 from .upload import ship
 from .wire import messages as m
@@ -309,14 +310,10 @@ def local(
     """Starts a cluster on this host that ends with the returned object, or with the program: cascade-controller and cascade-agent.
 
     state is the folder of its state, by default one that is removed at the end: name one to resume jobs in a later
-    program; store and cpu bound what it uses ("4GiB", cores); programs is the folder of the two programs, by default PATH
-    is searched.
+    program; store and cpu bound what it uses ("4GiB", cores); programs is the folder of the two programs, by default
+    that of this interpreter's scripts, where a wheel puts them, or else they are in PATH.
     """
-    found = [shutil.which(p, path=programs or None) for p in ("cascade-controller", "cascade-agent")]
-    if not found[0] or not found[1]:
-        raise FileNotFoundError(
-            "cascade-controller and cascade-agent are not on PATH: say where they are, local(programs=FOLDER)"
-        )
+    found = find("cascade-controller", "cascade-agent", folder=os.fsdecode(programs))
     folder = tempfile.mkdtemp(prefix="cascade-py-")  # sockets have short paths
     base = os.path.abspath(state) if state else os.path.join(folder, "state")
     os.makedirs(base, mode=0o700, exist_ok=True)
@@ -351,7 +348,13 @@ def local(
         _watchers.add(watch[0])
         for _ in range(3000):
             try:
-                return Cluster(f"ipc://{socket}", stop)
+                cluster = Cluster(f"ipc://{socket}", stop)
+                try:
+                    compare(found[0], cluster._controller.build)
+                except BaseException:
+                    cluster._controller.close()
+                    raise
+                return cluster
             except LinkError as e:
                 # There is no socket yet, it is bound and not yet listened on, or a controller that was killed left it.
                 if not isinstance(e.__cause__, (FileNotFoundError, ConnectionRefusedError)):

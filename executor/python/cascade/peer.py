@@ -152,6 +152,12 @@ class Peer:
         self.check()
         return self._current().link.features
 
+    @property
+    def build(self) -> str:
+        """The version of the other side."""
+        self.check()
+        return self._current().link.build
+
     def tell(self, message: Any, body: bytes) -> None:
         """Sends a message that has no answer, a few ahead of what the other side has received."""
         self.check()

@@ -237,6 +237,8 @@ class Session:
         if self._why is None:
             self._why = why
             self.current = None
+            if hasattr(self, "calls"):
+                self.calls.forsake()
         self._tell()
 
     def _tell(self) -> None:
@@ -397,6 +399,8 @@ class Session:
             self._tell()  # those that wait give up
         run = self.current
         with self.memory.making:
+            with self.lock:
+                self.calls.forsake()
             self.calls.end()
             if run is not None:
                 run.copied += self.memory.release(run, [])

@@ -122,6 +122,13 @@ class Waits:
         if message.error is not None:
             self._refusals.append(message.error)
 
+    def forsake(self) -> None:
+        """Tells the listeners of calls that do not end any more. The lock is held."""
+        for state in self._states.values():
+            told, state.listeners = state.listeners, None
+            for tell in told or ():
+                tell()
+
     def end(self) -> None:
         """The run has ended. Results that it still views are treated as its inputs are."""
         for ref in list(self._views.values()):
@@ -334,6 +341,7 @@ class Waits:
                         do()
                     except Exception:
                         sys.excepthook(*sys.exc_info())
+                    del do  # and with it what the function keeps
         except (RuntimeError, Cancelled):  # the task has ended meanwhile
             pass
 

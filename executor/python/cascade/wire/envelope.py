@@ -30,6 +30,7 @@ class Session:
         self._sent = self._received = 0
         self.closed_by_peer: str | None = None  # why it ended the link; None while it has not
         self.features: tuple[str, ...] = ()  # of the peer
+        self.build = ""  # its version
         self._acknowledged = 0
         self._told = 0  # the number up to which the peer knows what was received
         self._untold = 0  # bytes behind it
@@ -49,6 +50,7 @@ class Session:
         if answer[0] != WELCOME:
             raise LinkError(f"{self._peer} answered the greeting with an envelope of kind {answer[0]}")
         self.features = tuple(answer[10]) if len(answer) > 10 else ()
+        self.build = answer[9] if len(answer) > 9 else ""
 
     @property
     def unacknowledged(self) -> int:
@@ -112,6 +114,11 @@ class SessionLink:
     def features(self) -> tuple[str, ...]:
         """What the other side says that it can do."""
         return self._session.features
+
+    @property
+    def build(self) -> str:
+        """The other side's version, as it says it."""
+        return self._session.build
 
     @property
     def unacknowledged(self) -> int:

@@ -1,0 +1,134 @@
+"""Executors and pools over a session; each line is a case. CPython's own tests are run by cpython.py."""
+
+import asyncio
+import concurrent.futures
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import cascade
+
+
+class Mine(Exception):
+    """An exception with arguments of its own."""
+
+    def __init__(self, a, b):
+        super().__init__(a, b)
+        self.both = a, b
+
+
+def capture(*args, **named):
+    return args, named
+
+
+def fails(x):
+    raise Mine(x, "why") from KeyError(x)
+
+
+def until(path):
+    while not os.path.exists(path):
+        time.sleep(0.005)
+    return os.path.basename(path)
+
+
+def told(what, do):
+    try:
+        print(what, "->", do())
+    except BaseException as e:
+        print(what, "raised", type(e).__name__, str(e).partition("\n")[0])
+
+
+PROGRAM = """
+import sys, atexit, time
+def said(x):
+    time.sleep(0.2)
+    return x
+def late():
+    try:
+        made.submit(int)
+    except RuntimeError as e:
+        print("after the end:", e)
+atexit.register(late)
+import cascade
+if __name__ == "__main__":
+    cascade.init(store="64MiB", cpu=2, programs=sys.argv[1])
+    made = cascade.Executor(2)
+    made.submit(said, "apple").add_done_callback(lambda f: print(f.result()))
+    {more}
+"""
+
+
+def main():
+    folder = os.environ["FOLDER"]
+    cascade.init(store="64MiB", cpu=4, programs=sys.argv[1])
+    with cascade.Executor() as ex:
+        print("values keep their types:", ex.submit(capture, 1, (2, [3]), k={4: "five"}).result())
+        print("a lambda, a method, a builtin:", ex.submit(lambda x: -x, 3).result(), ex.submit("a-b".split, "-").result(), ex.submit(pow, 2, 9).result())
+        try:
+            ex.submit(fails, 7).result()
+        except Mine as e:
+            print("an exception:", type(e) is Mine, e.both, type(e.__cause__).__name__, "KeyError: 7" in str(e.__cause__))
+        told("what cannot be sent", lambda: ex.submit(capture, threading.Lock()).result())
+        told("what cannot come back", lambda: ex.submit(threading.Lock).result())
+        told("exit of a function", lambda: ex.submit(sys.exit, 3).result())
+        print("map:", list(ex.map(pow, range(5), [2] * 5)), list(ex.map(pow, range(7), [2] * 7, chunksize=3)))
+        futures = [ex.submit(int, i) for i in range(20)]
+        print("as_completed:", sorted(f.result() for f in concurrent.futures.as_completed(futures)))
+
+        async def awaits():
+            loop = asyncio.get_running_loop()
+            return await asyncio.gather(*(loop.run_in_executor(ex, int, i) for i in range(5)))
+
+        print("asyncio:", asyncio.run(awaits()))
+    told("after shutdown", lambda: ex.submit(int))
+
+    gate = os.path.join(folder, "gate")
+    ex = cascade.Executor(2)
+    futures = [ex.submit(until, gate) for _ in range(5)]
+    print("two at a time:", [f.running() for f in futures], "cancelled:", futures[4].cancel(), futures[0].cancel())
+    ex.shutdown(wait=False, cancel_futures=True)
+    open(gate, "w").close()
+    ex.shutdown()
+    print("the others:", [f.cancelled() or f.result() for f in futures])
+
+    with cascade.Pool(4) as pool:
+        print("pool:", pool.apply(capture, (1,), {"k": 2}), pool.map(abs, range(-9, 0)), pool.starmap(divmod, [(7, 2), (9, 4)]))
+        print("imap:", list(pool.imap(abs, [-1, -2, -3])), sorted(pool.imap_unordered(abs, [-1, -2, -3], 2)), pool.map(abs, []))
+        heard, both = [], threading.Event()
+        good = pool.map_async(abs, [-1, -2], callback=heard.append)
+        bad = pool.apply_async(fails, (1,), error_callback=lambda e: (heard.append(e.both), both.set()))
+        print("async:", good.get(), good.successful(), both.wait(60), bad.successful(), heard)
+        os.remove(gate)
+        slow = pool.apply_async(until, (gate,))
+        try:
+            slow.get(0.01)
+        except multiprocessing.TimeoutError:
+            print("not there yet:", slow.ready())
+        told("join of an open pool", pool.join)
+    told("what was terminated", slow.get)
+    told("a closed pool", lambda: pool.map(abs, [1]))
+
+    ex = cascade.Executor(1)
+    futures = [ex.submit(until, gate) for _ in range(2)]
+    cascade.shutdown()
+    for f in futures:
+        try:
+            f.result()
+        except cascade.SessionLost as e:
+            print("a future of a session:", str(e).partition(": ")[2])
+    cascade.init(store="64MiB", cpu=2, programs=sys.argv[1])
+    ex.shutdown(cancel_futures=True)
+    cascade.shutdown()
+    for more in ("", "made.shutdown(wait=False)"):
+        path = os.path.join(folder, "program.py")
+        with open(path, "w") as f:
+            f.write(PROGRAM.replace("{more}", more))
+        done = subprocess.run([sys.executable, path, sys.argv[1]], capture_output=True, text=True, timeout=120)
+        print("a program that ends:", done.stdout.split("\n"), done.stderr)
+
+
+if __name__ == "__main__":
+    main()
