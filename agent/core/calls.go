@@ -21,6 +21,7 @@ type caller struct {
 	name   []byte // of the task, once a call was named; it is in events
 	run    *run   // nil between two tries
 	once   bool   // another run of it meets nothing
+	left   bool   // it has ended, and values refer to what it has called
 	calls  callTable
 	kinds  map[uint32]*callShape // as the present run numbers them
 	shapes map[uint64]*callShape // by their sums
@@ -77,11 +78,17 @@ func (c *Core) called(ex *executor, m *comms.Calls) {
 			return
 		}
 	}
+	refs := m.Refs
 	for i := range m.Items {
-		if err := c.callItem(by, r, &m.Items[i]); err != nil {
+		n := 0
+		for n < len(refs) && refs[n].Item == uint32(i) {
+			n++
+		}
+		if err := c.callItem(by, r, &m.Items[i], refs[:n]); err != nil {
 			c.misbehaved(r, err)
 			return
 		}
+		refs = refs[n:]
 	}
 }
 
@@ -98,7 +105,7 @@ func (c *Core) callerOf(r *run) *caller {
 	}
 	if by.run != r {
 		c.leaveRun(by)
-		by.run, r.caller = r, by
+		by.run, by.left, r.caller = r, false, by
 	}
 	return by
 }
@@ -135,12 +142,12 @@ func (c *Core) callKind(by *caller, r *run, k *comms.CallKind) error {
 }
 
 // callItem takes one call, or a value. An error says that the executor broke the protocol.
-func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
+func (c *Core) callItem(by *caller, r *run, m *comms.CallItem, refs []comms.ItemRefs) error {
 	s := by.kinds[m.Kind]
 	if s == nil && m.Kind != 0 {
 		return fmt.Errorf("call %v is of kind %d, which it has not announced", m.Ref, m.Kind)
 	}
-	sum, err := c.sum(by, s, m)
+	sum, err := c.sum(by, s, m, refs)
 	if err != nil {
 		return err
 	}
@@ -162,7 +169,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 		return fmt.Errorf("it has %d calls and values outstanding, the limit is %d: let it wait for some, and drop them", by.calls.n, mostCalls)
 	}
 	if m.Kind == 0 {
-		return c.putValue(by, r, m, sum)
+		return c.valueItem(by, r, m, sum, refs)
 	}
 	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays(),
 		made: c.now.UnixNano()})
@@ -172,6 +179,11 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 	}
 	if reads := comms.AppendEdges(nil, m.Inputs); reads != nil {
 		at.row().reads = &reads
+	}
+	for i := range refs {
+		if err := c.listArgument(by, at, &refs[i]); err != nil {
+			return fmt.Errorf("call %v of %q: %w", m.Ref, s.kind.Function, err)
+		}
 	}
 	for i := range m.Inputs {
 		if err := c.callArgument(by, r, at, i, &m.Inputs[i]); err != nil {
@@ -209,7 +221,7 @@ func (c *Core) giveUp(at rowRef) {
 	w := at.row()
 	at.job.dyn.by.calls.delete(w.ref)
 	w.dropped, w.run = true, 0
-	if !at.job.at(at.task).state.over() {
+	if !w.held && !at.job.at(at.task).state.over() {
 		c.cancelRow(at, "its caller does not call it any more")
 	}
 	if !at.job.at(at.task).state.over() { // it takes its time to end
@@ -222,7 +234,7 @@ func (c *Core) giveUp(at rowRef) {
 // maybeForget forgets a row that has ended and that its parent has dropped.
 func (c *Core) maybeForget(at rowRef) {
 	w := at.row()
-	if !w.dropped || len(w.readers) > 0 || slices.Contains(c.rowsEnded, at) {
+	if !w.dropped || w.held || len(w.readers) > 0 || slices.Contains(c.rowsEnded, at) {
 		return
 	}
 	switch {
@@ -246,7 +258,7 @@ func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
 		switch {
 		case !ok:
 		case m.Cancel && !at.row().line.again: // else it has ended
-			c.cancelRow(at, m.Why)
+			c.cancelRow(c.origin(reference{rowRef: at}).rowRef, m.Why)
 		case m.Cancel:
 		default:
 			c.dropCall(r, at)
@@ -267,8 +279,8 @@ func (c *Core) dropCall(r *run, at rowRef) {
 	if slices.Contains(c.rowsEnded, at) {
 		return
 	}
-	if !by.once && !w.value {
-		inline := true
+	if !by.once && !w.value && w.shape != borrowed {
+		inline := !c.refs.listed(at)
 		for _, ref := range at.job.rowData(at.task) {
 			d := at.job.data[ref]
 			inline = inline && d != nil && !d.sealed
@@ -285,7 +297,9 @@ func (c *Core) dropCall(r *run, at rowRef) {
 func (c *Core) dropUnended(at rowRef) {
 	c.maybeForget(at) // one that runs again ends
 	switch w := at.row(); {
-	case at.job.at(at.task).state.over() || len(w.readers) > 0:
+	case at.job.at(at.task).state.over() || w.held || len(w.readers) > 0:
+	case w.shape == borrowed:
+		c.cancelRow(at, "its reader needs it no more")
 	case w.out != nil && w.out.end != nil:
 		c.endsUnread(at)
 	default:
@@ -342,6 +356,9 @@ func (c *Core) settleCalls() (some bool) {
 			continue
 		}
 		some = true
+		if !c.leaveCalls(by) {
+			continue
+		}
 		delete(by.job.callers, by.task)
 		for _, j := range by.jobs {
 			c.endDynamic(j)
@@ -359,7 +376,7 @@ func (c *Core) settleCalls() (some bool) {
 		c.rowEnded(at)
 	}
 	c.rowsEnded = nil
-	return some
+	return c.loosen() || some
 }
 
 // endCaller takes a run that has ended from its calls, which stay for the next try.

@@ -329,6 +329,10 @@ func (c *Core) hostedEnded(at rowRef) {
 	if w.left() {
 		return
 	}
+	if c.refs.listed(at) {
+		c.sendBack(at, "what it returned refers to its own calls")
+		return
+	}
 	it := comms.GrantItem{Grant: w.grant, Over: true, Event: w.end, Of: j.id}
 	for o := range w.shape.group.Outputs {
 		if d := j.data[comms.DatasetRef{Task: at.task, Output: uint32(o)}]; d != nil && w.failed == nil {
