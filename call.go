@@ -190,8 +190,8 @@ func (f Future[T]) future() *executor.Future {
 	return f.f
 }
 
-// EncodeMsgpack writes a future within a value that a task is given, returns or puts. What it stands
-// for stays as long as that value does.
+// EncodeMsgpack writes a future within a value that a task is given, returns or puts. Its dataset
+// stays as long as that value does.
 func (f Future[T]) EncodeMsgpack(enc *msgpack.Encoder) error { return executor.EncodeFuture(enc, f.f) }
 
 // DecodeMsgpack reads a future within a value. It is valid until the task ends that reads it.
