@@ -149,6 +149,9 @@ func (r *run) inputArgument(ref *inputRef) (in comms.CallInput, err error) {
 		d := r.Inputs[ref.index].Data[0]
 		switch d.Place.Kind {
 		case comms.PlaceInline:
+			if r.refers(ref.index) {
+				return comms.CallInput{From: comms.FromInput, Input: uint32(ref.index), Data: d}, nil
+			}
 			in.Data = comms.Desc{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Size: d.Size, Place: d.Place}
 			return in, nil
 		case comms.PlaceLive:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zeebo/xxh3"
@@ -97,9 +98,13 @@ func (r *run) borrow(in comms.CallInput, t reflect.Type) *Future {
 // refersInput is what stands for the references in an input of the run.
 func (r *run) refersInput(input, item int) func(value.Ref) any {
 	return func(ref value.Ref) any {
+		r.referring = append(r.referring, input)
 		return r.borrow(comms.CallInput{Port: uint32(ref.Place), From: comms.FromInputValue, Input: uint32(input), Item: uint32(item)}, ref.Type)
 	}
 }
+
+// refers tells whether there are references in an input: their list is with the agent.
+func (r *run) refers(input int) bool { return slices.Contains(r.referring, input) }
 
 // refersResult is what stands for the references in a result of a call.
 func (f *Future) refersResult() func(value.Ref) any {

@@ -20,17 +20,18 @@ import (
 // run is one attempt at one task, from Dispatch to its answer.
 type run struct {
 	comms.Run
-	exec   *Executor
-	kind   *kind
-	ctx    *runContext // from the start of the run, or from when it was stopped
-	began  time.Time
-	usage  comms.Usage
-	log    *logWriter
-	mute   bool // the run has ended: a log that is made now is closed
-	spend  credits
-	mem    holdings
-	calls  atomic.Pointer[calls]
-	making sync.Mutex // held while a call is made, or an element published; both may wait for memory
+	exec      *Executor
+	kind      *kind
+	ctx       *runContext // from the start of the run, or from when it was stopped
+	began     time.Time
+	usage     comms.Usage
+	log       *logWriter
+	mute      bool // the run has ended: a log that is made now is closed
+	spend     credits
+	mem       holdings
+	calls     atomic.Pointer[calls]
+	referring []int      // inputs with references in them
+	making    sync.Mutex // held while a call is made, or an element published; both may wait for memory
 
 	// Of a path. The head has its outputs in Run.
 	path  *path     // what follows; nil nothing

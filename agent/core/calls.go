@@ -95,17 +95,23 @@ func (c *Core) called(ex *executor, m *comms.Calls) {
 // callerOf returns the record of a run that calls. A run of an earlier try that is being
 // killed may have it still, and has it no more.
 func (c *Core) callerOf(r *run) *caller {
-	by := r.job.callers[r.task]
-	if by == nil {
-		by = &caller{job: r.job, task: r.task, shapes: map[uint64]*callShape{}}
-		if r.job.callers == nil {
-			r.job.callers = map[taskIndex]*caller{}
-		}
-		r.job.callers[r.task] = by
-	}
+	by := c.callerAt(r.job, r.task)
 	if by.run != r {
 		c.leaveRun(by)
 		by.run, by.left, r.caller = r, false, by
+	}
+	return by
+}
+
+// callerAt returns the record of what a task calls.
+func (c *Core) callerAt(j *job, t taskIndex) *caller {
+	by := j.callers[t]
+	if by == nil {
+		by = &caller{job: j, task: t, shapes: map[uint64]*callShape{}}
+		if j.callers == nil {
+			j.callers = map[taskIndex]*caller{}
+		}
+		j.callers[t] = by
 	}
 	return by
 }

@@ -119,6 +119,9 @@ func (c *Core) checkCalls() error {
 		}
 		guests[at.job.dyn.host.owner]++
 	}
+	for _, s := range c.refs.stays {
+		out[s.host]++
+	}
 	for _, n := range c.neighbours {
 		if n.out != out[n] || n.guests != guests[n] {
 			return fmt.Errorf("agent %s has %d calls and has sent %d here, counted %d and %d", n.name, out[n], guests[n], n.out, n.guests)
@@ -185,6 +188,9 @@ func (c *Core) checkRows() error {
 		}
 	}
 	if err := c.refs.check(c.byJob); err != nil {
+		return err
+	}
+	if err := c.checkRemotes(); err != nil {
 		return err
 	}
 	for _, j := range c.jobs {

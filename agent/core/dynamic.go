@@ -394,6 +394,7 @@ func (c *Core) forgetRow(at rowRef) {
 		return
 	}
 	c.refs.endRow(at)
+	c.endRemote(at)
 	c.freeRow(at)
 	if w.shape != nil {
 		for o := range w.shape.group.Outputs {
@@ -477,6 +478,7 @@ func (c *Core) restDynamic(j *job) {
 	if !j.dropped {
 		return
 	}
+	c.endRemotes(j)
 	if c.refs.end(j); len(c.refs.loose) > 0 {
 		c.wakeAt(c.now)
 	}

@@ -178,6 +178,10 @@ func (c *Core) loseArg(j *job, ref comms.DatasetRef) {
 	if d.lent != nil {
 		c.endLoan(d.lent)
 	}
+	if ref.Output < argBase && j.hosted() != nil {
+		c.sendBack(rowRef{j, ref.Task}, "it is lost: memory and disk have it no more")
+		return
+	}
 	if ref.Output < argBase { // of a borrowed row: it borrows again when it is wanted
 		c.readAgain(rowRef{j, ref.Task}, ref)
 		return

@@ -37,6 +37,9 @@ type references struct {
 	lists map[*job]map[comms.DatasetRef][]reference // by the dataset of a row, or the argument, that lists them
 	holds map[*job]map[taskIndex]uint32             // how often each row is listed
 	loose []rowRef                                  // that no list names any more: they are still held
+
+	remotes map[rowRef]*remote // rows that stand for datasets of other agents
+	stays   map[uint64]*stay   // by grant
 }
 
 // list returns what a value refers to.
@@ -54,6 +57,9 @@ func (rs *references) set(j *job, ref comms.DatasetRef, list []reference) {
 		}
 		rs.lists[j][ref] = list
 		for _, r := range list {
+			if r.job.dropped {
+				continue // what it has ends with it
+			}
 			if rs.holds[r.job] == nil {
 				rs.holds[r.job] = map[taskIndex]uint32{}
 			}
@@ -73,8 +79,8 @@ func (rs *references) set(j *job, ref comms.DatasetRef, list []reference) {
 // release ends one hold on a row.
 func (rs *references) release(at rowRef) {
 	n := rs.holds[at.job]
-	if n == nil {
-		return // its job has ended with all that it had
+	if n == nil || at.job.dropped {
+		return
 	}
 	if n[at.task]--; n[at.task] > 0 {
 		return
@@ -110,6 +116,15 @@ func (rs *references) endRow(at rowRef) {
 	for _, ref := range at.job.rowData(at.task) {
 		rs.set(at.job, ref, nil)
 	}
+	if w := at.row(); w.shape != nil {
+		for o := range w.shape.group.Outputs { // an element that was not published
+			ref := comms.DatasetRef{Task: at.task, Output: uint32(o)}
+			if st := at.job.streams[outputKey{at.task, uint32(o)}]; st != nil {
+				ref.Element = st.next
+			}
+			rs.set(at.job, ref, nil)
+		}
+	}
 	for i := range at.row().args {
 		rs.set(at.job, argRef(at.task, i), nil)
 	}
@@ -137,10 +152,11 @@ func (rs *references) check(byJob map[comms.JobID]*job) error {
 			}
 		}
 	}
-	n := 0
 	for j, all := range rs.holds {
 		for t, k := range all {
-			n++
+			if j.dropped {
+				continue
+			}
 			if at := (rowRef{j, t}); byJob[j.id] != j || counted[at] != k || !at.row().held || at.row().shape == nil && !at.row().value {
 				return fmt.Errorf("job %s: row %d is held by %d values, counted %d", j.id, t, counted[at], k)
 			}
@@ -152,14 +168,9 @@ func (rs *references) check(byJob map[comms.JobID]*job) error {
 		}
 	}
 	for at := range counted {
-		if rs.holds[at.job] == nil {
-			if n++; byJob[at.job.id] == at.job {
-				return fmt.Errorf("job %s: row %d is listed, and not held", at.job.id, at.task)
-			}
+		if rs.holds[at.job][at.task] == 0 && !at.job.dropped {
+			return fmt.Errorf("job %s: row %d is listed, and not held", at.job.id, at.task)
 		}
-	}
-	if n != len(counted) {
-		return fmt.Errorf("%d rows are held, and values list %d", n, len(counted))
 	}
 	return nil
 }
@@ -173,8 +184,8 @@ func originRef(t taskIndex) comms.DatasetRef { return comms.DatasetRef{Task: t, 
 
 // origin is what a row stands for that is borrowed; itself when it is not.
 func (c *Core) origin(r reference) reference {
-	if r.row().shape == borrowed {
-		return c.refs.list(r.job, originRef(r.task))[0]
+	if list := c.refs.list(r.job, originRef(r.task)); r.row().shape == borrowed && list != nil {
+		return list[0]
 	}
 	return r
 }
@@ -229,20 +240,16 @@ func (c *Core) listArgument(by *caller, at rowRef, m *comms.ItemRefs) error {
 	if int(m.Input) >= len(w.args) {
 		return fmt.Errorf("it lists references of input %d of %d", m.Input, len(w.args))
 	}
-	w.stays = true
 	c.refs.set(at.job, argRef(at.task, int(m.Input)), list)
 	return nil
 }
 
 // passRefs gives an argument the list of the dataset that it is.
 func (c *Core) passRefs(from *job, ref comms.DatasetRef, to rowRef, arg int) {
-	if len(c.refs.lists) == 0 {
+	if len(c.refs.lists) == 0 || to.job.hosted() != nil { // the grant of a hosted task has named them
 		return
 	}
-	list := c.refs.list(from, ref)
-	if c.refs.set(to.job, argRef(to.task, arg), list); list != nil {
-		to.row().stays = true
-	}
+	c.refs.set(to.job, argRef(to.task, arg), c.refs.list(from, ref))
 }
 
 // borrow makes a row that stands for a dataset to which a value refers that a run has.
@@ -262,6 +269,10 @@ func (c *Core) borrow(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128) e
 
 // readOrigin has a borrowed row read what it stands for.
 func (c *Core) readOrigin(at rowRef) {
+	if rm := c.refs.remotes[at]; rm != nil {
+		c.wantRemote(at, rm)
+		return
+	}
 	of := c.refs.list(at.job, originRef(at.task))[0]
 	if w := of.row(); of.job.dropped || w.shape == nil && !w.value {
 		c.failBorrowed(at, &comms.TaskError{Kind: comms.ErrorStore, Agent: c.cfg.Agent, Message: "the task that called it has ended"})
@@ -317,14 +328,20 @@ func (c *Core) lendOn(at rowRef) {
 		d.Ref = ref
 		at.job.data[ref] = &dataset{desc: d}
 	}
-	c.refs.set(at.job, ref, c.refs.list(at.job, argRef(at.task, 0)))
+	of := c.refs.list(at.job, originRef(at.task))[0]
+	c.refs.set(at.job, ref, c.refs.list(of.job, of.dataset()))
+	if at.job.hosted() != nil {
+		at.row().end = &comms.Event{Kind: comms.EventFinished, Attempt: 1}
+	}
 	c.end(at.job, at.task, tFinished)
 }
 
 // failBorrowed ends a borrowed row as that ended for which it stands.
 func (c *Core) failBorrowed(at rowRef, e *comms.TaskError) {
 	if !at.job.at(at.task).state.over() {
-		at.row().failed = e
+		if at.row().failed = e; at.job.hosted() != nil {
+			at.row().end = &comms.Event{Kind: comms.EventFailed, Attempt: 1, Error: e}
+		}
 		c.end(at.job, at.task, tFailed)
 	}
 }
@@ -361,7 +378,9 @@ func (c *Core) abandon(at rowRef) {
 		c.maybeForget(at)
 	case len(w.readers) > 0 || w.held:
 	case at.job.dyn.by != nil && at.job.dyn.by.left && !w.line.again:
-		c.cancelRow(at, "the task that called it has ended")
+		if c.cancelRow(at, "the task that called it has ended"); !at.job.at(at.task).state.over() {
+			c.freeRow(at)
+		}
 	default:
 		c.dropUnended(at)
 	}
@@ -370,6 +389,11 @@ func (c *Core) abandon(at rowRef) {
 // leaveCalls ends the calls of a task that has ended, but for those to which values refer: they go on, and
 // another run of the task meets them. It tells whether all are to end.
 func (c *Core) leaveCalls(by *caller) (all bool) {
+	if by.job.hosted() != nil { // it does not run again here
+		for i := range by.job.dyn.rows.at(by.task).args {
+			c.refs.set(by.job, argRef(by.task, i), nil)
+		}
+	}
 	if len(c.refs.holds) == 0 || by.job.dyn == nil || !slices.ContainsFunc(by.jobs, func(j *job) bool { return c.refs.holds[j] != nil }) {
 		return true
 	}
@@ -393,6 +417,7 @@ func (c *Core) leaveCalls(by *caller) (all bool) {
 			}
 		}
 	}
+	c.secure(by)
 	return false
 }
 
