@@ -498,7 +498,7 @@ func (x *executor) callsEnded(m *comms.CallEnds) {
 // needs is what a call needs of other resources, the same in each attempt. Calls of
 // calls need none of it: their callers may hold all that there is.
 func (x *executor) needs(a *act) (custom []comms.Amount) {
-	if !x.isCall() && int(a.draw>>20%1000) < x.w.fate.far {
+	if !x.isCall() && x.w.fate.programs.refs == 0 && int(a.draw>>20%1000) < x.w.fate.far { // a task that holds it could wait for one that needs it
 		custom = []comms.Amount{{Name: far, N: 1000}}
 	}
 	return custom

@@ -154,7 +154,7 @@ func (x *executor) wrongBorrowed(v *callVar, e *comms.CallEnd) string {
 		own := strings.HasPrefix(e.Error.Message, "what it called") || strings.HasPrefix(e.Error.Message, "it may not wait")
 		ok = e.Error.Message == onPurpose && v.to.fails || e.Error.Message == badLuck && f.taskFails > 0 || own
 	case comms.ErrorCancelled:
-		ok = f.programs.cancels > 0 || crashes
+		ok = f.programs.cancels > 0 || crashes || strings.Contains(e.Error.Message, "the task that called it has ended") // and this run is about to be told so
 	case comms.ErrorInput:
 		ok = true
 	case comms.ErrorPoison:

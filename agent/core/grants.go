@@ -375,8 +375,8 @@ func (c *Core) sayGrantEnd(n *neighbour, grant uint64) {
 	c.say(n, &comms.GrantEnd{Grants: []uint64{grant}})
 }
 
-// refuseStuck refuses to bring a dataset into memory that the host of a call, or the owner of
-// a hosted task, wants to fetch, when nothing else can move: the call comes home then, or
+// refuseStuck refuses to bring a dataset into memory that the host of a call, the owner of
+// a hosted task, or an agent with a reference wants to fetch, when nothing else can move: the call comes home then, or
 // runs again at its owner. It tells whether there was one.
 func (c *Core) refuseStuck() bool {
 	var first *offer
@@ -385,7 +385,7 @@ func (c *Core) refuseStuck() bool {
 		if !o.offered && (first == nil || o.req < first.req) {
 			if at, ok := c.readAway(o.key); ok {
 				first, readerAt = o, at
-			} else if j := c.byJob[o.key.data.Job]; j != nil && j.hosted() != nil {
+			} else if j := c.byJob[o.key.data.Job]; j != nil && j.dyn != nil {
 				first, readerAt = o, rowRef{}
 			}
 		}
@@ -455,11 +455,14 @@ func (c *Core) lacksRoom(at rowRef) bool {
 }
 
 // resultStuck fails a call for whose result there is no room, when nothing else can
-// move. It tells whether there was one.
-func (c *Core) resultStuck() bool {
+// move, or only others (goesOn). It tells whether there was one.
+func (c *Core) resultStuck(goesOn bool) bool {
 	all := slices.SortedFunc(maps.Values(c.away), func(a, b rowRef) int {
 		return cmp.Or(cmp.Compare(a.job.seq, b.job.seq), cmp.Compare(a.task, b.task))
 	})
+	if goesOn {
+		all = slices.DeleteFunc(all, func(at rowRef) bool { return !c.lacksRoom(at) })
+	}
 	if len(all) == 0 {
 		return false
 	}

@@ -335,6 +335,8 @@ func (c *Core) lack(at rowRef, i int, why string) {
 		w := to.row()
 		switch {
 		case to.job.at(to.task).state != tWaiting:
+		case w.shape == borrowed: // by another task
+			c.failBorrowed(to.rowRef, &comms.TaskError{Kind: comms.ErrorStore, Agent: c.cfg.Agent, Message: why})
 		case w.line.again:
 			work = append(work, w.readers...)
 			c.readsLack(to.rowRef, why)

@@ -151,7 +151,7 @@ func (c *Core) callsOver(n *neighbour) {
 			}
 		}
 	}
-	c.loseRemotes(n, "the link to it has ended")
+	c.loseRemotes(n, false, "the link to it has ended")
 	for _, at := range c.hostedOf(n) {
 		c.endHosted(at)
 	}
@@ -169,7 +169,7 @@ func (c *Core) giveUpUnreached() {
 		due := n.missed.Add(c.cfg.Patience)
 		if !due.After(c.now) {
 			c.shun(n)
-			c.loseRemotes(n, "it cannot be reached")
+			c.loseRemotes(n, true, "it cannot be reached")
 			for _, at := range c.callsAt(n) {
 				c.takeHome(at)
 			}

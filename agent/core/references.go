@@ -267,6 +267,15 @@ func (c *Core) borrow(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128) e
 	return nil
 }
 
+// sameOrigin tells whether a borrowed row that a run meets again stands for what it is to: the value may have been made anew since.
+func (c *Core) sameOrigin(by *caller, r *run, at rowRef, m *comms.CallItem) bool {
+	if at.row().shape != borrowed {
+		return true
+	}
+	of, err := c.referred(by, r, &m.Inputs[0])
+	return err == nil && of == c.origin(reference{rowRef: at})
+}
+
 // readOrigin has a borrowed row read what it stands for.
 func (c *Core) readOrigin(at rowRef) {
 	if rm := c.refs.remotes[at]; rm != nil {
@@ -389,7 +398,8 @@ func (c *Core) abandon(at rowRef) {
 // leaveCalls ends the calls of a task that has ended, but for those to which values refer: they go on, and
 // another run of the task meets them. It tells whether all are to end.
 func (c *Core) leaveCalls(by *caller) (all bool) {
-	if by.job.hosted() != nil { // it does not run again here
+	over := by.job.at(by.task).state.over()
+	if over && by.job.hosted() != nil { // it does not run again here
 		for i := range by.job.dyn.rows.at(by.task).args {
 			c.refs.set(by.job, argRef(by.task, i), nil)
 		}
@@ -417,7 +427,9 @@ func (c *Core) leaveCalls(by *caller) (all bool) {
 			}
 		}
 	}
-	c.secure(by)
+	if over {
+		c.secure(by)
+	}
 	return false
 }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -173,12 +174,15 @@ func (c *Core) remoteBack(at rowRef, rm *remote) {
 	c.wantRemote(at, rm)
 }
 
-// loseRemotes follows when nothing counts any more that was told an agent: it has freed all that was kept there for this one.
-func (c *Core) loseRemotes(n *neighbour, why string) {
-	for _, s := range c.refs.stays {
-		if s.host == n {
-			n.out--
-			delete(c.refs.stays, s.grant)
+// loseRemotes gives up all that an agent keeps for this one. It is told so (told) when what was said before still counts.
+func (c *Core) loseRemotes(n *neighbour, told bool, why string) {
+	for _, grant := range slices.Sorted(maps.Keys(c.refs.stays)) {
+		if c.refs.stays[grant].host != n {
+			continue
+		}
+		n.out--
+		if delete(c.refs.stays, grant); told {
+			c.sayGrantEnd(n, grant)
 		}
 	}
 	for _, at := range c.sortedRemotes(func(_ rowRef, rm *remote) bool { return rm.host == n && rm.lost == "" }) {
@@ -265,6 +269,25 @@ func (c *Core) secure(by *caller) {
 			c.recompute(at)
 		}
 	}
+}
+
+// awaitedAway tells whether other agents wait for some time for what is to be made here: what this one has at
+// others may wait for that, by references.
+func (c *Core) awaitedAway() bool {
+	if len(c.refs.lists)+len(c.refs.remotes) == 0 {
+		return false
+	}
+	for _, at := range c.hosts {
+		if at.job.at(at.task).state.over() {
+			continue
+		}
+		if due := c.lastWait().Add(awayPatience); due.After(c.now) {
+			c.wakeAt(due)
+			return false
+		}
+		return true
+	}
+	return false
 }
 
 // checkRemotes compares remote rows with the grants that keep for what they stand.
