@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"testing"
 
 	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // borrowedStrand is the strand of references that were found in values.
@@ -64,4 +66,41 @@ func itemRefs(named map[string]string) []comms.ItemRefs {
 		return nil
 	}
 	return []comms.ItemRefs{{Refs: refsOf(named["refs"])}}
+}
+
+// Programs that store futures and read them leave nothing behind: neither rows nor lists nor bytes.
+func TestReferencesAreFreed(t *testing.T) {
+	s := newChain(t)
+	send := func(it comms.CallItem, refs ...comms.ItemRefs) {
+		s.do(FromExecutor{1, &comms.Calls{Run: 1, Once: true, Items: []comms.CallItem{it}, Refs: refs}})
+	}
+	drop := func(refs ...comms.CallRef) { s.do(FromExecutor{1, &comms.CallDrop{Run: 1, Refs: refs}}) }
+	k := comms.CallKind{ID: 1, Function: "F", Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}}}
+	value := comms.Desc{Codec: "raw", Size: 1, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("v")}}
+	for n := range uint64(tier.Rounds(1000, 10_000)) {
+		call, put, found, again := comms.CallRef{Number: n}, comms.CallRef{Strand: 1, Number: n}, comms.CallRef{Strand: borrowedStrand, Number: 2 * n}, comms.CallRef{Strand: borrowedStrand, Number: 2*n + 1}
+		s.do(FromExecutor{1, &comms.Calls{Run: 1, Once: true, Kinds: []comms.CallKind{k}, Items: []comms.CallItem{{Ref: call, Kind: 1, Inputs: []comms.CallInput{{Data: value}}}}}})
+		send(comms.CallItem{Ref: put, Inputs: []comms.CallInput{{Data: value}}}, comms.ItemRefs{Refs: []comms.Reference{{Ref: call}}})
+		drop(call)
+		send(comms.CallItem{Ref: found, Inputs: []comms.CallInput{{From: comms.FromCallValue, Ref: put}}})
+		if n%2 == 0 {
+			send(comms.CallItem{Ref: again, Inputs: []comms.CallInput{{From: comms.FromCallValue, Ref: put}}})
+			s.do(FromExecutor{1, &comms.CallRead{Run: 1, Ref: again}})
+			drop(again)
+		}
+		drop(put)
+		s.do(FromExecutor{1, &comms.CallRead{Run: 1, Ref: found}})
+		drop(found)
+	}
+	if err := s.c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.c.refs.lists) + len(s.c.refs.holds) + len(s.c.refs.loose) + len(s.c.refs.remotes) + len(s.c.refs.stays) + len(s.c.loans); n > 0 {
+		t.Errorf("%d entries of tables are left: %+v", n, s.c.refs)
+	}
+	for _, j := range s.c.jobs {
+		if j.dyn != nil && j.dyn.kept+len(j.data) > 0 {
+			t.Errorf("%d rows and %d datasets are left", j.dyn.kept, len(j.data))
+		}
+	}
 }
