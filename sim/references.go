@@ -116,22 +116,20 @@ func (x *executor) findsInputs() {
 // endsBorrowed waits for what was found, reads it, or drops it. It tells whether there is something to do.
 func (x *executor) endsBorrowed() bool {
 	c := &x.calls
-	for c.ends < len(c.borrowed) {
-		v := c.borrowed[c.ends]
-		run := x.cur
-		if hashOf(c.prog.key, v.ref.Number)%4 == 0 {
-			v.dropped = true
-			x.send(&comms.CallDrop{Run: x.cur.ID, Refs: []comms.CallRef{v.ref}})
-		} else if !x.getCall(&act{what: actGet}, v) {
-			return true
-		}
-		if x.cur != run {
-			return true
-		}
-		c.ends++
+	if c.ends >= len(c.borrowed) {
+		return false
+	}
+	v, run := c.borrowed[c.ends], x.cur
+	if hashOf(c.prog.key, v.ref.Number)%4 == 0 {
+		v.dropped = true
+		x.send(&comms.CallDrop{Run: x.cur.ID, Refs: []comms.CallRef{v.ref}})
+	} else if !x.getCall(&act{what: actGet}, v) {
 		return true
 	}
-	return false
+	if x.cur == run {
+		c.ends++
+	}
+	return true
 }
 
 // wrongBorrowed says what the model does not allow of the end of that for which a reference stands.
