@@ -24,12 +24,17 @@ func unmarshal(b []byte, v any, refer func(Ref) any) (err error) {
 		}
 	}()
 	d := msgpack.GetDecoder()
-	if d.Reset(bytes.NewReader(b)); refer != nil {
+	plain := refer == nil || bytes.IndexByte(b, RefExtension) < 0
+	if plain {
+		d.Reset(bytes.NewReader(b))
+	} else {
 		d.Reset(&referred{bytes.NewReader(b), refer})
-		defer d.Reset(nil) // it is kept
 	}
 	d.SetMapDecoder(decodeMap)
 	err = d.Decode(v)
+	if !plain {
+		d.Reset(bytes.NewReader(nil)) // the decoder is kept
+	}
 	msgpack.PutDecoder(d)
 	if err != nil {
 		return fmt.Errorf("it is %s: %w", msgpackKind(b), err)
