@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor"
 )
@@ -186,6 +188,16 @@ func (f Future[T]) future() *executor.Future {
 		return executor.FailedFuture(errNoFuture)
 	}
 	return f.f
+}
+
+// EncodeMsgpack writes a future within a value that a task is given, returns or puts. Its dataset
+// stays as long as that value does.
+func (f Future[T]) EncodeMsgpack(enc *msgpack.Encoder) error { return executor.EncodeFuture(enc, f.f) }
+
+// DecodeMsgpack reads a future within a value. It is valid until the task ends that reads it.
+func (f *Future[T]) DecodeMsgpack(dec *msgpack.Decoder) (err error) {
+	f.f, err = executor.DecodeFuture(dec, reflect.TypeFor[T]())
+	return err
 }
 
 // AnyFuture is a Future of any type.

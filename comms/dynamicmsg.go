@@ -45,12 +45,15 @@ type Calls struct {
 	Once  bool       // the parent is not repeatable: another run of it meets nothing that this one made
 	Kinds []CallKind // that the calls below are the first to refer to
 	Items []CallItem // oldest first
+	Refs  []ItemRefs // to what values in Items refer, in the order of those
 }
 
-// CallItem is one call, or (Kind 0) a value that is put: then its one input is the value.
+// CallItem is one call, or (Kind 0) a value that is put: then its one input is the value. With Kind 0 and
+// an input FromCallValue or FromInputValue it is a reference that the run has found in a value: it ends
+// as that call ends to which the reference is, and its output 0 is the dataset.
 type CallItem struct {
 	Ref    CallRef     // its name
-	Kind   uint32      // announced before; 0: a value is put
+	Kind   uint32      // announced before; 0: a value is put, or a reference is read
 	Name   string      // for people; "" is the function's
 	With   []byte      // msgpack map of parameters
 	Inputs []CallInput // by port, those of a list one after another
@@ -59,13 +62,13 @@ type CallItem struct {
 // CallInput is one dataset that a call reads: a value, an output of an earlier call, or
 // an input of the parent. A reference keeps the dataset until the call has ended.
 type CallInput struct {
-	Port    uint32     // number of the input in the kind
+	Port    uint32     // number of the input in the kind; of a reference its place among those of the value
 	From    CallSource // which of the fields below say what it reads
-	Ref     CallRef    // FromCall: the call, of the same parent
-	Output  uint32     // FromCall: its output
-	Element uint64     // FromCall: the element, of a stream
-	Input   uint32     // FromInput: number of the parent's input
-	Item    uint32     // FromInput: the place in its list
+	Ref     CallRef    // FromCall, FromCallValue: the call, of the same parent
+	Output  uint32     // FromCall, FromCallValue: its output
+	Element uint64     // FromCall, FromCallValue: the element, of a stream
+	Input   uint32     // FromInput, FromInputValue: number of the parent's input
+	Item    uint32     // FromInput, FromInputValue: the place in its list
 	Data    Desc       // FromValue: the value; its Hash is that of bytes that are not in the message
 }
 
@@ -77,7 +80,34 @@ const (
 	FromValue CallSource = iota // the bytes that Data describes
 	FromCall                    // what an earlier call returned, or a value that was put
 	FromInput                   // an input of the parent
+
+	FromCallValue  // a reference in what an earlier call returned, or in a value that was put
+	FromInputValue // a reference in an input of the parent
 )
+
+// Reference is a dataset to which a value refers, by the names of the task that has made the value. The
+// bytes of the value have the place of the reference in the list of all of them.
+type Reference struct {
+	Ref     CallRef // the call, or the value that was put
+	Output  uint32  // of the call
+	Element uint64  // of a stream
+}
+
+// ItemRefs is to what a value in a message of calls refers.
+type ItemRefs struct {
+	Item  uint32      // its place in Items
+	Input uint32      // its place in Inputs
+	Refs  []Reference // as the value numbers them
+}
+
+// Listed says to what a value refers that a run will publish. It comes before the report of the value:
+// what it names stays then as long as the value does, although the run ends.
+type Listed struct {
+	Run     RunID       // that will publish it
+	Output  uint32      // its output
+	Element uint64      // the element, of a stream
+	Refs    []Reference // as the value numbers them
+}
 
 // CallEnds tells a parent, unasked, what became of its calls, in the order in which it
 // happened; and answers CallRead.
@@ -154,6 +184,9 @@ func (*CallGo) Type() Type { return TypeCallGo }
 // Type returns TypeCallDrop.
 func (*CallDrop) Type() Type { return TypeCallDrop }
 
+// Type returns TypeListed.
+func (*Listed) Type() Type { return TypeListed }
+
 // Values returns the values in a call's inputs.
 func (it *CallItem) Values() (values []Desc) {
 	for i := range it.Inputs {
@@ -188,11 +221,37 @@ func (k *CallKind) code(c *Coder) {
 }
 
 func (m *Calls) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		Uint(c, &m.Run)
 		c.Bool(&m.Once)
 		Slice(c, &m.Kinds, func(c *Coder, k *CallKind) { k.code(c) })
 		Slice(c, &m.Items, func(c *Coder, it *CallItem) { it.code(c) })
+		Slice(c, &m.Refs, func(c *Coder, r *ItemRefs) { r.code(c) })
+	})
+}
+
+func (r *Reference) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		r.Ref.code(c)
+		Uint(c, &r.Output)
+		Uint(c, &r.Element)
+	})
+}
+
+func (r *ItemRefs) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &r.Item)
+		Uint(c, &r.Input)
+		Slice(c, &r.Refs, func(c *Coder, r *Reference) { r.code(c) })
+	})
+}
+
+func (m *Listed) code(c *Coder) {
+	c.Struct(4, func(c *Coder) {
+		Uint(c, &m.Run)
+		Uint(c, &m.Output)
+		Uint(c, &m.Element)
+		Slice(c, &m.Refs, func(c *Coder, r *Reference) { r.code(c) })
 	})
 }
 

@@ -5,7 +5,9 @@ package comms
 // of a grant counts until the owner has ended it. When the link between the two was
 // not resumed, all grants that were told over the one before have ended.
 
-// Grant has the receiver run tasks that share a kind and an origin.
+// Grant has the receiver run tasks that share a kind and an origin. With a kind without a function each stands for
+// a dataset of the receiver to which a value refers (Inputs[0].Of): it ends as the task that makes that, and
+// its one output is the dataset.
 type Grant struct {
 	Root           TaskID      // the task of a graph from which they come, by whatever calls
 	JobIncarnation uint64      // of that job
@@ -27,6 +29,19 @@ type GrantTask struct {
 	Name   string       // of the task
 	With   []byte       // msgpack map of parameters
 	Inputs []GrantInput // by port, those of a list one after another
+	Refs   []ValueRefs  // to what they refer
+}
+
+// ValueRefs is to what a value refers that goes to another agent.
+type ValueRefs struct {
+	Place uint32     // of the value among the inputs; the number of the output
+	Refs  []AgentRef // as the value numbers them
+}
+
+// AgentRef is a dataset to which a value refers, for another agent.
+type AgentRef struct {
+	Yours bool      // it is the receiver's, and not the sender's
+	Of    DatasetID // its name there
 }
 
 // GrantInput is one dataset that a granted task reads.
@@ -52,6 +67,8 @@ type GrantItem struct {
 	Outputs []Desc // its outputs: inline, or at the host until GrantEnd
 	Of      JobID  // under which the host serves them
 	Back    string // it was returned, and why: it has not run, or counts as if it had not
+
+	Refs []ValueRefs // to what its outputs refer: that stays at the host until GrantEnd
 }
 
 // GrantEnd ends grants: what runs of them ends, and what they made is freed.
@@ -89,7 +106,7 @@ func (m *Grant) code(c *Coder) {
 }
 
 func (t *GrantTask) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		Uint(c, &t.Grant)
 		String(c, &t.Name)
 		c.Bytes(&t.With)
@@ -103,13 +120,29 @@ func (t *GrantTask) code(c *Coder) {
 				})
 			})
 		})
+		Slice(c, &t.Refs, func(c *Coder, r *ValueRefs) { r.code(c) })
+	})
+}
+
+func (r *ValueRefs) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &r.Place)
+		Slice(c, &r.Refs, func(c *Coder, r *AgentRef) {
+			c.Struct(2, func(c *Coder) {
+				c.Bool(&r.Yours)
+				c.Struct(2, func(c *Coder) {
+					c.ID((*[16]byte)(&r.Of.Job))
+					r.Of.DatasetRef.code(c)
+				})
+			})
+		})
 	})
 }
 
 func (m *GrantReport) code(c *Coder) {
 	c.Struct(1, func(c *Coder) {
 		Slice(c, &m.Items, func(c *Coder, it *GrantItem) {
-			c.Struct(8, func(c *Coder) {
+			c.Struct(9, func(c *Coder) {
 				Uint(c, &it.Grant)
 				Pointer(c, &it.Event, func(c *Coder, e *Event) { e.code(c) })
 				Uint(c, &it.Stream)
@@ -118,6 +151,7 @@ func (m *GrantReport) code(c *Coder) {
 				Slice(c, &it.Outputs, func(c *Coder, d *Desc) { d.code(c) })
 				c.ID((*[16]byte)(&it.Of))
 				String(c, &it.Back)
+				Slice(c, &it.Refs, func(c *Coder, r *ValueRefs) { r.code(c) })
 			})
 		})
 	})

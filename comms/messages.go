@@ -85,6 +85,7 @@ const (
 	TypeCallWait  Type = 93 // executor -> agent: a run waits for calls
 	TypeCallGo    Type = 94 // agent -> executor: answers CallWait
 	TypeCallDrop  Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
+	TypeListed    Type = 96 // executor -> agent: to what a value refers that a run will publish
 
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
@@ -355,6 +356,8 @@ func newMessage(t Type) Message {
 		return new(CallGo)
 	case TypeCallDrop:
 		return new(CallDrop)
+	case TypeListed:
+		return new(Listed)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/cascade-run/cascade/executor/value"
 )
 
-// callArguments appends the datasets of one parameter.
-func (r *run) callArguments(ins []comms.CallInput, port uint32, p *Port, arg any) ([]comms.CallInput, error) {
+// callArguments appends the datasets of one parameter to a call, and the futures in them to refs.
+func (r *run) callArguments(it *comms.CallItem, refs *[]comms.ItemRefs, port uint32, p *Port, arg any) error {
 	typ, items := p.Type, Items{arg}
 	if p.List != nil {
 		typ = p.List.Elem
@@ -26,42 +26,51 @@ func (r *run) callArguments(ins []comms.CallInput, port uint32, p *Port, arg any
 		}
 	}
 	for _, item := range items {
-		in, err := r.callArgument(typ, item)
+		in, found, err := r.callArgument(typ, item)
 		if err != nil {
-			return ins, err
+			return err
+		}
+		if found != nil {
+			*refs = append(*refs, comms.ItemRefs{Input: uint32(len(it.Inputs)), Refs: found})
 		}
 		in.Port = port
-		ins = append(ins, in)
+		it.Inputs = append(it.Inputs, in)
 	}
-	return ins, nil
+	return nil
 }
 
-// callArgument is an argument as the agent is told of it.
-func (r *run) callArgument(typ reflect.Type, arg any) (in comms.CallInput, err error) {
+// callArgument is an argument as the agent is told of it, and the futures in it.
+func (r *run) callArgument(typ reflect.Type, arg any) (in comms.CallInput, refs []comms.Reference, err error) {
 	if f, ok := arg.(*Future); ok {
 		switch {
 		case f.input != nil && f.input.run == r:
-			return r.inputArgument(f.input)
+			in, err = r.inputArgument(f.input)
+			return in, nil, err
 		case f.known != nil:
 			arg = f.known.value
 		case f.input != nil || f.call.state.run != r:
-			return in, errors.New("the future is of another task: its result can be passed as a value")
+			return in, nil, errors.New("the future is of another task: its result can be passed as a value")
 		case f.isReleased():
-			return in, errReleased
+			return in, nil, errReleased
 		default:
-			return comms.CallInput{From: comms.FromCall, Ref: f.call.state.ref, Output: f.output, Element: f.element}, nil
+			return comms.CallInput{From: comms.FromCall, Ref: f.call.state.ref, Output: f.output, Element: f.element}, nil, nil
 		}
 	}
 	codec, err := r.exec.reg.Codecs.For(typ)
 	if err != nil {
-		return in, err
+		return in, nil, err
 	}
 	flat, err := codec.Encode(arg)
 	if err != nil {
-		return in, err
+		return in, nil, err
+	}
+	if flat.References != nil {
+		if refs, err = r.references(flat.References); err != nil {
+			return in, nil, err
+		}
 	}
 	in.Data, err = r.keepFlat(flat)
-	return in, err
+	return in, refs, err
 }
 
 // keepFlat stores an encoded value where others can read it.
@@ -140,6 +149,9 @@ func (r *run) inputArgument(ref *inputRef) (in comms.CallInput, err error) {
 		d := r.Inputs[ref.index].Data[0]
 		switch d.Place.Kind {
 		case comms.PlaceInline:
+			if r.refers(ref.index) {
+				return comms.CallInput{From: comms.FromInput, Input: uint32(ref.index), Data: d}, nil
+			}
 			in.Data = comms.Desc{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Size: d.Size, Place: d.Place}
 			return in, nil
 		case comms.PlaceLive:

@@ -346,6 +346,7 @@ func (r *run) call(ctx context.Context, fn *Func, o CallOptions, args []any) (*C
 		return nil, err
 	}
 	it := comms.CallItem{Kind: kind, Name: o.Name, Inputs: make([]comms.CallInput, 0, len(args))}
+	var refs []comms.ItemRefs
 	port := uint32(0)
 	for i := range fn.paramCount() {
 		p := fn.param(i)
@@ -355,7 +356,7 @@ func (r *run) call(ctx context.Context, fn *Func, o CallOptions, args []any) (*C
 			}
 			continue
 		}
-		if it.Inputs, err = r.callArguments(it.Inputs, port, p, args[i]); err != nil {
+		if err = r.callArguments(&it, &refs, port, p, args[i]); err != nil {
 			return nil, fmt.Errorf("argument %s: %w", p.Name, err)
 		}
 		port++
@@ -364,7 +365,7 @@ func (r *run) call(ctx context.Context, fn *Func, o CallOptions, args []any) (*C
 	if len(fn.Outputs) > 0 {
 		call.first.typ = fn.Outputs[0].Type
 	}
-	r.addCall(ctx, c, call, it)
+	r.addCall(ctx, c, call, it, refs)
 	runtime.KeepAlive(args) // a future that is dropped before its reader is in the batch would be gone
 	return call, nil
 }
@@ -398,7 +399,7 @@ func (r *run) put(ctx context.Context, v any) (*Call, error) {
 	if !r.exec.welcome.Calls {
 		return nil, r.exec.noCalls()
 	}
-	in, err := r.callArgument(reflect.TypeOf(v), v)
+	in, found, err := r.callArgument(reflect.TypeOf(v), v)
 	if err != nil {
 		return nil, err
 	}
@@ -407,7 +408,11 @@ func (r *run) put(ctx context.Context, v any) (*Call, error) {
 	}
 	call := &Call{}
 	call.first.typ = reflect.TypeOf(v)
-	r.addCall(ctx, c, call, comms.CallItem{Inputs: []comms.CallInput{in}})
+	var refs []comms.ItemRefs
+	if found != nil {
+		refs = []comms.ItemRefs{{Refs: found}}
+	}
+	r.addCall(ctx, c, call, comms.CallItem{Inputs: []comms.CallInput{in}}, refs)
 	call.state.put, call.state.data = true, &callData{value: v}
 	return call, nil
 }
@@ -421,7 +426,7 @@ const (
 )
 
 // addCall names a call and puts it into the batch. Values that it has sealed are the agent's once it is sent.
-func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallItem) {
+func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallItem, refs []comms.ItemRefs) {
 	s := c.strand(ctx)
 	it.Ref = comms.CallRef{Strand: s.id, Number: s.next}
 	s.next++
@@ -438,6 +443,11 @@ func (r *run) addCall(ctx context.Context, c *calls, call *Call, it comms.CallIt
 	c.mu.Lock()
 	s.calls.Set(it.Ref.Number, state)
 	c.batch.Once = c.batch.Once || once
+	for i := range refs {
+		refs[i].Item = uint32(len(c.batch.Items))
+		size += 16 * len(refs[i].Refs)
+	}
+	c.batch.Refs = append(c.batch.Refs, refs...)
 	c.batch.Items = append(c.batch.Items, it)
 	c.bytes += size
 	due := sealed || len(c.batch.Items) >= mostBatch || c.bytes >= mostBytes
@@ -477,7 +487,10 @@ func (r *run) lateCalls() {
 }
 
 // flushCalls sends the calls that were made, and then which are needed no more.
-func (r *run) flushCalls() {
+func (r *run) flushCalls() { r.sendCalls(false) }
+
+// sendCalls is flushCalls; of a function that has returned a future it sends what was not sent before (last).
+func (r *run) sendCalls(last bool) {
 	c := r.calls.Load()
 	if c == nil {
 		return
@@ -492,7 +505,7 @@ func (r *run) flushCalls() {
 		m = c.batch
 		c.batch, c.bytes = comms.Calls{Run: r.ID, Once: m.Once}, 0
 	}
-	closed := c.closed
+	closed := c.closed && !last
 	c.mu.Unlock()
 	if closed {
 		return

@@ -278,7 +278,7 @@ func (f *Future) read(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what a call returned: %w", err)
 	}
-	v, err := codec.Decode(value.Flat{Codec: desc.Codec, DType: desc.DType, Shape: desc.Shape, Bytes: b})
+	v, err := codec.Decode(value.Flat{Codec: desc.Codec, DType: desc.DType, Shape: desc.Shape, Bytes: b, Refer: f.refersResult()})
 	if err != nil {
 		return nil, fmt.Errorf("read what a call returned: %w", err)
 	}

@@ -20,17 +20,18 @@ import (
 // run is one attempt at one task, from Dispatch to its answer.
 type run struct {
 	comms.Run
-	exec   *Executor
-	kind   *kind
-	ctx    *runContext // from the start of the run, or from when it was stopped
-	began  time.Time
-	usage  comms.Usage
-	log    *logWriter
-	mute   bool // the run has ended: a log that is made now is closed
-	spend  credits
-	mem    holdings
-	calls  atomic.Pointer[calls]
-	making sync.Mutex // held while a call is made, or an element published; both may wait for memory
+	exec      *Executor
+	kind      *kind
+	ctx       *runContext // from the start of the run, or from when it was stopped
+	began     time.Time
+	usage     comms.Usage
+	log       *logWriter
+	mute      bool // the run has ended: a log that is made now is closed
+	spend     credits
+	mem       holdings
+	calls     atomic.Pointer[calls]
+	referring []int      // inputs with references in them
+	making    sync.Mutex // held while a call is made, or an element published; both may wait for memory
 
 	// Of a path. The head has its outputs in Run.
 	path  *path     // what follows; nil nothing
@@ -263,7 +264,7 @@ func (r *run) arguments() ([]any, error) {
 		return nil, &kindError{comms.ErrorInput, fmt.Errorf("the run has %d inputs, its kind %d", len(r.Inputs), len(k.inputs))}
 	}
 	for i := range r.Inputs {
-		v, err := r.argument(&k.inputs[i], r.Inputs[i].Data)
+		v, err := r.argument(i, r.Inputs[i].Data)
 		if err != nil {
 			return nil, &kindError{comms.ErrorInput, fmt.Errorf("input %q: %w", k.inputs[i].port.Name, err)}
 		}
@@ -281,7 +282,8 @@ func (r *run) arguments() ([]any, error) {
 	return in, nil
 }
 
-func (r *run) argument(in *kindInput, data []comms.Desc) (any, error) {
+func (r *run) argument(input int, data []comms.Desc) (any, error) {
+	in := &r.kind.inputs[input]
 	if in.port.List == nil {
 		if len(data) != 1 {
 			return nil, fmt.Errorf("want one dataset, got %d", len(data))
@@ -289,7 +291,7 @@ func (r *run) argument(in *kindInput, data []comms.Desc) (any, error) {
 		if data[0].Place.Kind == comms.PlaceNone {
 			return nil, errors.New("the dataset is nowhere")
 		}
-		return r.load(in, &data[0])
+		return r.load(input, 0, &data[0])
 	}
 	values := make([]any, 0, len(data))
 	var index []int
@@ -303,7 +305,7 @@ func (r *run) argument(in *kindInput, data []comms.Desc) (any, error) {
 			}
 			continue
 		}
-		v, err := r.load(in, &data[i])
+		v, err := r.load(input, i, &data[i])
 		if err != nil {
 			return nil, fmt.Errorf("element %d: %w", i, err)
 		}
@@ -315,8 +317,9 @@ func (r *run) argument(in *kindInput, data []comms.Desc) (any, error) {
 	return in.port.List.make(values, index, len(data)), nil
 }
 
-// load turns a dataset into a Go value.
-func (r *run) load(in *kindInput, d *comms.Desc) (any, error) {
+// load turns a dataset of an input into a Go value.
+func (r *run) load(input, item int, d *comms.Desc) (any, error) {
+	in := &r.kind.inputs[input]
 	r.usage.BytesIn += d.Size
 	if d.Place.Kind == comms.PlaceLive {
 		return r.loadLive(in, r.liveInput(d))
@@ -328,7 +331,7 @@ func (r *run) load(in *kindInput, d *comms.Desc) (any, error) {
 	if d.Place.Kind == comms.PlaceInline && in.codec.Aliases() {
 		r.mem.copies = append(r.mem.copies, private{in.port.Name, b, xxh3.Hash(b)})
 	}
-	return in.codec.Decode(value.Flat{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Bytes: b})
+	return in.codec.Decode(value.Flat{Codec: d.Codec, DType: d.DType, Shape: d.Shape, Bytes: b, Refer: r.refersInput(input, item)})
 }
 
 func (r *run) loadLive(in *kindInput, v *liveValue) (any, error) {
@@ -366,6 +369,11 @@ func (r *run) describeOutput(output uint32, element uint64, v any) (comms.Desc, 
 	var err error
 	if !private || codec.Aliases() {
 		if f, err = codec.Encode(v); err != nil {
+			return d, err
+		}
+	}
+	if f.References != nil {
+		if err := r.list(output, element, f.References); err != nil {
 			return d, err
 		}
 	}

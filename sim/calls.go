@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -28,6 +29,10 @@ type calling struct {
 	numbers map[uint64]uint64 // of the next call, by strand
 	kinds   uint32
 
+	borrowed []*callVar // references that it has found
+	looked   bool       // for those in its inputs
+	ends     int        // of borrowed, those that it needs no more
+
 	seen    uint64 // items that the agent has told
 	ended   int    // calls of whose end it has told
 	wait    uint64 // number of the last wait
@@ -50,14 +55,17 @@ type callVar struct {
 	request  uint64 // what its agent knows it by
 	word     string // of a value
 	ways     ways
-	limit    bool       // it has a time-out
-	reads    []*callVar // what its arguments are made of
-	ofInput  bool       // one of them is an input of the run
+	limit    bool             // it has a time-out
+	reads    []*callVar       // what its arguments are made of
+	lists    []comms.ItemRefs // to what its arguments refer
+	ofInput  bool             // one of them is an input of the run
 	end      *comms.CallEnd
 	order    int // it is the order-th of which the end was told
 	elements []comms.Desc
 	got      int // elements that were read
 	dropped  bool
+	borrowed bool                                // it is a reference that was found in a value
+	to       referred                            // what that must yield
 	asked    map[comms.DatasetRef]*comms.CallEnd // answers to reads; nil: none yet
 }
 
@@ -104,8 +112,12 @@ func (x *executor) wordAt(d *comms.Desc) string {
 // call goes on with the program. It tells whether there was something to do.
 func (x *executor) call() bool {
 	c := &x.calls
+	if c.prog != nil && !c.looked {
+		c.looked = true
+		x.findsInputs()
+	}
 	if c.prog == nil || c.next >= len(c.prog.acts) {
-		return x.failsOnPurpose()
+		return c.prog != nil && x.endsBorrowed() || x.failsOnPurpose()
 	}
 	run, a := x.cur, &c.prog.acts[c.next]
 	if x.do(a) && x.cur == run {
@@ -210,7 +222,7 @@ func (x *executor) makeCall(a *act) bool {
 		ins, words = append(ins, in), append(words, word)
 	}
 	v.ref = c.number(a.strand)
-	m := &comms.Calls{Run: x.cur.ID, Once: c.prog.once}
+	m := &comms.Calls{Run: x.cur.ID, Once: c.prog.once, Refs: v.lists}
 	item := comms.CallItem{Ref: v.ref, Inputs: ins}
 	if v.word = words[0]; a.what == actCall {
 		v.word, v.ways = "", x.w.fate.programs.ways(a.key)
@@ -282,6 +294,10 @@ func (x *executor) argument(a *act, v *callVar, i int, g arg) (in comms.CallInpu
 		}
 	}
 	word = fmt.Sprintf("v%d.%d.%d", c.prog.key, a.id, i)
+	if refs, suffix := x.refer(a.id, i); refs != nil {
+		v.lists = append(v.lists, comms.ItemRefs{Input: uint32(i), Refs: refs})
+		word += suffix
+	}
 	in.Data = comms.Desc{Codec: "raw", Size: uint64(len(word)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(word)}}
 	if x.lease != nil && i == 0 {
 		in.Data.Size = 4096 // each try puts as much, and sums of requests are the same
@@ -310,7 +326,7 @@ func (x *executor) passed(n int) (in comms.CallInput, word string, ok bool) {
 	}
 	in = all[n%len(all)]
 	word = x.wordAt(&in.Data)
-	if in.Data.Place.Kind == comms.PlaceInline {
+	if in.Data.Place.Kind == comms.PlaceInline && refersTo(word) == nil {
 		in = comms.CallInput{Data: comms.Desc{Codec: in.Data.Codec, Size: in.Data.Size, Place: in.Data.Place}}
 	}
 	return in, word, true
@@ -426,7 +442,7 @@ func (x *executor) readOne(a *act, v *callVar, d *comms.Desc, of comms.DatasetRe
 		x.readWord(v, &got.Outputs[0], of)
 		return true
 	}
-	if why := x.mayNotRead(got.Error); why != "" {
+	if why := x.mayNotRead(got.Error); why != "" && !v.borrowed {
 		x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d cannot read what call %v returned: %s: %v", x.cur.ID, x.cur.Task, v.ref, why, got.Error)
 	}
 	if a.flag {
@@ -444,8 +460,16 @@ func (x *executor) readWord(v *callVar, d *comms.Desc, of comms.DatasetRef) {
 		}
 	}
 	got, want := x.wordAt(d), wordOfCall(v.sum, of.Output, of.Element)
+	if v.borrowed {
+		want = v.to.word
+	}
+	x.finds(got, comms.CallInput{From: comms.FromCallValue, Ref: v.ref, Output: of.Output, Element: of.Element})
+	got, _, _ = strings.Cut(got, refersFrom)
 	if steady(got) != want {
 		x.w.fail(job, "call %v of run %d of task %d returns %q instead of %q", v.ref, x.cur.ID, x.cur.Task, got, want)
+	}
+	if v.borrowed {
+		return
 	}
 	x.w.oracle.readsCall(x, v, of, got, d.Place.Kind == comms.PlaceInline && v.ways.outputs+v.ways.elements == 1)
 }
@@ -464,6 +488,12 @@ func (x *executor) callsEnded(m *comms.CallEnds) {
 		case v == nil:
 			x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d is told of call %v, which it has not made", m.Run, x.cur.Task, e.Ref)
 		case v.dropped:
+		case v.borrowed && !e.Read:
+			if why := x.wrongBorrowed(v, e); why != "" {
+				x.w.fail(x.kinds[x.cur.Kind].Job, "run %d of task %d is told of reference %v that %s", m.Run, x.cur.Task, e.Ref, why)
+			}
+			c.ended++
+			v.end, v.order = e, c.ended
 		case e.Read:
 			of := comms.DatasetRef{Output: e.Outputs[0].Ref.Output, Element: e.Outputs[0].Ref.Element}
 			if got, asked := v.asked[of]; !asked || got != nil {
@@ -486,7 +516,7 @@ func (x *executor) callsEnded(m *comms.CallEnds) {
 // needs is what a call needs of other resources, the same in each attempt. Calls of
 // calls need none of it: their callers may hold all that there is.
 func (x *executor) needs(a *act) (custom []comms.Amount) {
-	if !x.isCall() && int(a.draw>>20%1000) < x.w.fate.far {
+	if !x.isCall() && x.w.fate.programs.refs == 0 && int(a.draw>>20%1000) < x.w.fate.far { // a task that holds it could wait for one that needs it
 		custom = []comms.Amount{{Name: far, N: 1000}}
 	}
 	return custom

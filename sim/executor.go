@@ -573,6 +573,12 @@ func (x *executor) output(k *comms.Kind, o uint32, element uint64) (comms.Desc, 
 	} else if word = wordOfCall(x.calls.sum, o, element); x.calls.ways.varies {
 		word += fmt.Sprintf("%s%s.%d.%d", variesFrom, x.name, x.a.incarn, r.ID)
 	}
+	if k.Function == callee {
+		if refs, suffix := x.refer("output", o, element); refs != nil {
+			x.send(&comms.Listed{Run: r.ID, Output: o, Element: element, Refs: refs})
+			word += suffix
+		}
+	}
 	d := comms.Desc{Ref: ref, Attempt: r.Attempt, Codec: "raw", Size: uint64(len(word))}
 	if k.Function != callee {
 		x.w.oracle.makes(x, k.Job, &d)

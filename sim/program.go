@@ -37,6 +37,7 @@ type programFates struct {
 	strands  int // calls of a second strand
 	timed    int // waits with a time-out
 	options  int // calls with options
+	refs     int // values that refer to others
 	strict   int // acts that end the run when what they read has failed
 }
 
@@ -52,6 +53,7 @@ func (f *fates) drawManyPrograms(seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 45))
 	f.calls, f.jobs = pick(r, 500, 1000), min(f.jobs, 2)
 	f.programs.acts = pick(r, 8, 14, 20)
+	f.programs.refs = pick(r, 0, 300, 700)
 }
 
 // programTamings take one kind of act out of all programs.
@@ -67,6 +69,7 @@ func programTamings() []taming {
 		{"call-strands", func(f *fates) { f.programs.strands = 0 }},
 		{"call-times", func(f *fates) { f.programs.timed = 0 }},
 		{"call-options", func(f *fates) { f.programs.options = 0 }},
+		{"call-references", func(f *fates) { f.programs.refs = 0 }},
 		{"call-strictness", func(f *fates) { f.programs.strict = 0 }},
 	}
 }
@@ -366,7 +369,9 @@ func wordOfCall(sum uint64, output uint32, element uint64) string {
 const variesFrom = "~"
 
 func steady(word string) string {
-	word, _, _ = strings.Cut(word, variesFrom)
+	if i := strings.IndexAny(word, variesFrom+refersFrom); i >= 0 {
+		return word[:i]
+	}
 	return word
 }
 

@@ -47,6 +47,19 @@ func TestProgramsDoAll(t *testing.T) {
 					note("a call that must go elsewhere", len(k.Resources.Custom) > 0)
 				}
 				note("a program that is not repeatable", m.Once)
+				note("an argument refers to a call", len(m.Refs) > 0)
+				for i := range m.Items {
+					for _, in := range m.Items[i].Inputs {
+						note("a reference is found in a result", in.From == comms.FromCallValue)
+						note("a reference is found in an input", in.From == comms.FromInputValue)
+					}
+				}
+			case *comms.Listed:
+				note("a result refers to calls", true)
+			case *comms.GrantReport:
+				for i := range m.Items {
+					note("a result of another agent refers to calls", len(m.Items[i].Refs) > 0)
+				}
 			case *comms.CallDrop:
 				note("calls are cancelled", m.Cancel)
 				note("calls are dropped", !m.Cancel)
@@ -57,6 +70,10 @@ func TestProgramsDoAll(t *testing.T) {
 				note("a result is read", true)
 			case *comms.Grant:
 				note("calls go elsewhere", true)
+				note("a reference of another agent is read", m.Kind.Function == "")
+				for i := range m.Tasks {
+					note("an argument of another agent refers to calls", len(m.Tasks[i].Refs) > 0)
+				}
 			}
 		}
 		if w.run(); w.failed != nil {
@@ -66,7 +83,8 @@ func TestProgramsDoAll(t *testing.T) {
 		note("the end of a call is stored", len(w.oracle.calls.ended) > 0)
 		note("a program is below the second", w.oracle.calls.deepest > 1)
 	}
-	for _, what := range []string{"a value is put", "a call of a second strand", "a named call", "an element is passed on", "an output is passed on", "an input is passed on",
+	for _, what := range []string{"an argument refers to a call", "a reference is found in a result", "a reference is found in an input", "a result refers to calls",
+		"a result of another agent refers to calls", "a reference of another agent is read", "an argument of another agent refers to calls", "a value is put", "a call of a second strand", "a named call", "an element is passed on", "an output is passed on", "an input is passed on",
 		"a value in shared memory", "a stream", "a list", "two outputs", "a call that is tried again", "a call that stays", "a call that must go elsewhere", "a program that is not repeatable",
 		"calls are cancelled", "calls are dropped", "a wait for several calls", "a wait for some of them", "a result is read", "calls go elsewhere", "another try meets a call", "the end of a call is stored", "a program is below the second"} {
 		if did[what] == 0 {

@@ -46,6 +46,7 @@ type world struct {
 
 	without    []string
 	ran        map[uint64]bool // programs, by their numbers
+	referred   []referred      // what references must yield
 	runParts   []string        // of those
 	fate       fates
 	drawn      fates // what fate was before all was well

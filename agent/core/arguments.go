@@ -45,6 +45,18 @@ func argRef(t taskIndex, arg int) comms.DatasetRef {
 	return comms.DatasetRef{Task: t, Output: argBase + uint32(arg)}
 }
 
+// valueItem takes a value that a run has put, or a reference that it has found in one.
+func (c *Core) valueItem(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128, refs []comms.ItemRefs) error {
+	if len(m.Inputs) == 1 && (m.Inputs[0].From == comms.FromCallValue || m.Inputs[0].From == comms.FromInputValue) {
+		return c.borrow(by, r, m, sum)
+	}
+	if err := c.putValue(by, r, m, sum); err != nil || len(refs) == 0 {
+		return err
+	}
+	at, _ := by.calls.get(m.Ref)
+	return c.listArgument(by, at, &refs[0])
+}
+
 // putValue keeps a value that a run has put.
 func (c *Core) putValue(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128) error {
 	if len(m.Inputs) != 1 || m.Inputs[0].From != comms.FromValue {
@@ -137,17 +149,11 @@ func (c *Core) passInput(r *run, at rowRef, i int, in *comms.CallInput) error {
 	var ref comms.DatasetRef
 	if j.dyn != nil {
 		w := j.dyn.rows.at(r.task)
-		n := in.Item
-		k := slices.IndexFunc(w.args, func(a argument) bool {
-			if a.port != in.Input {
-				return false
-			}
-			n--
-			return n+1 == 0
-		})
+		k := w.argument(in.Input, in.Item)
 		if k < 0 {
 			return fmt.Errorf("it passes its input %d[%d], which it does not have", in.Input, in.Item)
 		}
+		c.passRefs(j, argRef(r.task, k), at, i)
 		if a := &w.args[k]; a.there && a.data == nil {
 			to := &at.row().args[i]
 			to.desc, to.there = a.desc, true
@@ -250,12 +256,23 @@ func (c *Core) passOn(at rowRef, to reader) {
 	switch {
 	case w.failed != nil:
 		why = w.failed.Text()
+		if to.row().shape == borrowed {
+			c.failBorrowed(to.rowRef, w.failed)
+			return
+		}
 	case at.job.dyn.by != nil && at.makes(to.output, to.element):
 		if why = c.recompute(at); why == "" {
 			w.readers = append(w.readers, to)
 			return
 		}
+		if to.row().shape == borrowed {
+			break
+		}
 		c.lack(to.rowRef, to.arg, why)
+		return
+	}
+	if to.row().shape == borrowed {
+		c.failBorrowed(to.rowRef, &comms.TaskError{Kind: comms.ErrorStore, Task: at.job.rowName(at.task), Agent: c.cfg.Agent, Message: why})
 		return
 	}
 	if at.job.dyn.host != nil {
@@ -289,6 +306,7 @@ func (r rowRef) makes(output uint32, element uint64) bool {
 func (c *Core) giveArg(to rowRef, arg int, from *job, d *dataset) {
 	a := &to.row().args[arg]
 	a.there = true
+	c.passRefs(from, d.desc.Ref, to, arg)
 	if !d.sealed {
 		a.desc = d.desc
 		c.partFrom(a) // it has the bytes

@@ -21,6 +21,7 @@ type caller struct {
 	name   []byte // of the task, once a call was named; it is in events
 	run    *run   // nil between two tries
 	once   bool   // another run of it meets nothing
+	left   bool   // it has ended, and values refer to what it has called
 	calls  callTable
 	kinds  map[uint32]*callShape // as the present run numbers them
 	shapes map[uint64]*callShape // by their sums
@@ -95,28 +96,40 @@ func (c *Core) called(ex *executor, m *comms.Calls) {
 			return
 		}
 	}
+	refs := m.Refs
 	for i := range m.Items {
-		if err := c.callItem(by, r, &m.Items[i]); err != nil {
+		n := 0
+		for n < len(refs) && refs[n].Item == uint32(i) {
+			n++
+		}
+		if err := c.callItem(by, r, &m.Items[i], refs[:n]); err != nil {
 			c.misbehaved(r, err)
 			return
 		}
+		refs = refs[n:]
 	}
 }
 
 // callerOf returns the record of a run that calls. A run of an earlier try that is being
 // killed may have it still, and has it no more.
 func (c *Core) callerOf(r *run) *caller {
-	by := r.job.callers[r.task]
-	if by == nil {
-		by = &caller{job: r.job, task: r.task, shapes: map[uint64]*callShape{}}
-		if r.job.callers == nil {
-			r.job.callers = map[taskIndex]*caller{}
-		}
-		r.job.callers[r.task] = by
-	}
+	by := c.callerAt(r.job, r.task)
 	if by.run != r {
 		c.leaveRun(by)
-		by.run, r.caller, by.met = r, by, by.noted
+		by.run, by.left, r.caller, by.met = r, false, by, by.noted
+	}
+	return by
+}
+
+// callerAt returns the record of what a task calls.
+func (c *Core) callerAt(j *job, t taskIndex) *caller {
+	by := j.callers[t]
+	if by == nil {
+		by = &caller{job: j, task: t, shapes: map[uint64]*callShape{}}
+		if j.callers == nil {
+			j.callers = map[taskIndex]*caller{}
+		}
+		j.callers[t] = by
 	}
 	return by
 }
@@ -153,19 +166,19 @@ func (c *Core) callKind(by *caller, r *run, k *comms.CallKind) error {
 }
 
 // callItem takes one call, or a value. An error says that the executor broke the protocol.
-func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
+func (c *Core) callItem(by *caller, r *run, m *comms.CallItem, refs []comms.ItemRefs) error {
 	s := by.kinds[m.Kind]
 	if s == nil && m.Kind != 0 {
 		return fmt.Errorf("call %v is of kind %d, which it has not announced", m.Ref, m.Kind)
 	}
-	sum, err := c.sum(by, s, m)
+	sum, err := c.sum(by, s, m, refs)
 	if err != nil {
 		return err
 	}
 	if old, ok := by.calls.get(m.Ref); ok {
 		w := old.row()
 		over := old.job.at(old.task).state.over()
-		if w.sum == sum && !(over && c.released(old)) {
+		if w.sum == sum && !(over && c.released(old)) && c.sameOrigin(by, r, old, m) {
 			w.dropped, w.run, w.line.again = false, r.id, false
 			c.tellAgain(old)
 			if !over {
@@ -180,7 +193,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 		return fmt.Errorf("it has %d calls and values outstanding, the limit is %d: let it wait for some, and drop them", by.calls.n, mostCalls)
 	}
 	if m.Kind == 0 {
-		return c.putValue(by, r, m, sum)
+		return c.valueItem(by, r, m, sum, refs)
 	}
 	at := c.addRow(by, callRow{ref: m.Ref, run: r.id, shape: s, sum: sum, name: m.Name, with: slices.Clone(m.With), stays: s.stays(),
 		made: c.now.UnixNano()})
@@ -190,6 +203,11 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem) error {
 	}
 	if reads := comms.AppendEdges(nil, m.Inputs); reads != nil {
 		at.row().reads = &reads
+	}
+	for i := range refs {
+		if err := c.listArgument(by, at, &refs[i]); err != nil {
+			return fmt.Errorf("call %v of %q: %w", m.Ref, s.kind.Function, err)
+		}
 	}
 	for i := range m.Inputs {
 		if err := c.callArgument(by, r, at, i, &m.Inputs[i]); err != nil {
@@ -227,7 +245,7 @@ func (c *Core) giveUp(at rowRef) {
 	w := at.row()
 	at.job.dyn.by.calls.delete(w.ref)
 	w.dropped, w.run = true, 0
-	if !at.job.at(at.task).state.over() {
+	if !w.held && !at.job.at(at.task).state.over() {
 		c.cancelRow(at, "its caller does not call it any more")
 	}
 	if !at.job.at(at.task).state.over() { // it takes its time to end
@@ -240,7 +258,7 @@ func (c *Core) giveUp(at rowRef) {
 // maybeForget forgets a row that has ended and that its parent has dropped.
 func (c *Core) maybeForget(at rowRef) {
 	w := at.row()
-	if !w.dropped || len(w.readers) > 0 || slices.Contains(c.rowsEnded, at) {
+	if !w.dropped || w.held || len(w.readers) > 0 || slices.Contains(c.rowsEnded, at) {
 		return
 	}
 	switch {
@@ -264,7 +282,7 @@ func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
 		switch {
 		case !ok:
 		case m.Cancel && !at.row().line.again: // else it has ended
-			c.cancelRow(at, m.Why)
+			c.cancelRow(c.origin(reference{rowRef: at}).rowRef, m.Why)
 		case m.Cancel:
 		default:
 			c.dropCall(r, at)
@@ -285,8 +303,8 @@ func (c *Core) dropCall(r *run, at rowRef) {
 	if slices.Contains(c.rowsEnded, at) {
 		return
 	}
-	if !by.once && !w.value {
-		inline := true
+	if !by.once && !w.value && w.shape != borrowed {
+		inline := !c.refs.listed(at)
 		for _, ref := range at.job.rowData(at.task) {
 			d := at.job.data[ref]
 			inline = inline && d != nil && !d.sealed
@@ -303,7 +321,9 @@ func (c *Core) dropCall(r *run, at rowRef) {
 func (c *Core) dropUnended(at rowRef) {
 	c.maybeForget(at) // one that runs again ends
 	switch w := at.row(); {
-	case at.job.at(at.task).state.over() || len(w.readers) > 0:
+	case at.job.at(at.task).state.over() || w.held || len(w.readers) > 0:
+	case w.shape == borrowed:
+		c.cancelRow(at, "its reader needs it no more")
 	case w.out != nil && w.out.end != nil:
 		c.endsUnread(at)
 	default:
@@ -369,6 +389,9 @@ func (c *Core) settleCalls() (some bool) {
 			continue
 		}
 		some = true
+		if !c.leaveCalls(by) {
+			continue
+		}
 		delete(by.job.callers, by.task)
 		for _, j := range by.jobs {
 			c.endDynamic(j)
@@ -386,7 +409,7 @@ func (c *Core) settleCalls() (some bool) {
 		c.rowEnded(at)
 	}
 	c.rowsEnded = nil
-	return some
+	return c.loosen() || some
 }
 
 // endCaller takes a run that has ended from its calls, which stay for the next try.

@@ -76,7 +76,7 @@ func (t *callTable) all(yield func(comms.CallRef, rowRef) bool) {
 
 // sum tells calls of one name apart. Two tries of a task that make the same call have
 // the same sum, wherever their arguments lie.
-func (c *Core) sum(by *caller, s *callShape, m *comms.CallItem) (xxh3.Uint128, error) {
+func (c *Core) sum(by *caller, s *callShape, m *comms.CallItem, refs []comms.ItemRefs) (xxh3.Uint128, error) {
 	kind := uint64(0)
 	if s != nil {
 		kind = s.sum
@@ -89,7 +89,7 @@ func (c *Core) sum(by *caller, s *callShape, m *comms.CallItem) (xxh3.Uint128, e
 		for _, n := range [...]uint64{uint64(in.Port), uint64(in.Output), in.Element, uint64(in.Input), uint64(in.Item)} {
 			b = binary.AppendUvarint(b, n)
 		}
-		if in.From != comms.FromCall {
+		if in.From != comms.FromCall && in.From != comms.FromCallValue {
 			b = appendDesc(b, &in.Data)
 			if in.Data.Place.Kind == comms.PlaceInline && in.From != comms.FromInput {
 				b = appendPart(b, in.Data.Place.Bytes)
@@ -102,6 +102,16 @@ func (c *Core) sum(by *caller, s *callShape, m *comms.CallItem) (xxh3.Uint128, e
 		}
 		sum := other.row().sum.Bytes()
 		b = append(b, sum[:]...)
+	}
+	for i := range refs {
+		for _, ref := range refs[i].Refs {
+			at, _ := by.calls.get(ref.Ref)
+			if at.job == nil {
+				return xxh3.Uint128{}, fmt.Errorf("call %v refers to call %v, which it has not made or has dropped", m.Ref, ref.Ref)
+			}
+			sum := at.row().sum.Bytes()
+			b = append(binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, uint64(refs[i].Input)), uint64(ref.Output)), ref.Element), sum[:]...)
+		}
 	}
 	if cap(b) <= mostSumBuf {
 		c.sumBuf = b

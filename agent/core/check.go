@@ -119,6 +119,9 @@ func (c *Core) checkCalls() error {
 		}
 		guests[at.job.dyn.host.owner]++
 	}
+	for _, s := range c.refs.stays {
+		out[s.host]++
+	}
 	for _, n := range c.neighbours {
 		if n.out != out[n] || n.guests != guests[n] {
 			return fmt.Errorf("agent %s has %d calls and has sent %d here, counted %d and %d", n.name, out[n], guests[n], n.out, n.guests)
@@ -150,7 +153,7 @@ func (c *Core) checkRows() error {
 			}
 		}
 		for t, by := range j.callers {
-			if by.run == nil && j.at(t).state.over() {
+			if by.run == nil && j.at(t).state.over() && !by.left {
 				return fmt.Errorf("job %s: task %d has ended, and what it has called goes on", j.id, t)
 			}
 			for ref, at := range by.calls.all {
@@ -183,6 +186,12 @@ func (c *Core) checkRows() error {
 		if kept != j.dyn.kept {
 			return fmt.Errorf("job %s: %d rows are kept, counted %d", j.id, kept, j.dyn.kept)
 		}
+	}
+	if err := c.refs.check(c.byJob); err != nil {
+		return err
+	}
+	if err := c.checkRemotes(); err != nil {
+		return err
 	}
 	for _, j := range c.jobs {
 		if j.dyn == nil || j.dropped {

@@ -106,6 +106,7 @@ type Core struct {
 	rowsEnded []rowRef // whose ends are to be followed
 	argsLost  []rowRef // with arguments whose bytes are gone
 	loans     map[ledger.Key]*loan
+	refs      references
 	asking    asking
 	strange   []rowRef            // that cannot run here, until it is known who can
 	away      map[uint64]rowRef   // own ones that others have, or are to be told of, by their names there

@@ -71,6 +71,7 @@ type callRow struct {
 	stays    bool             // it goes nowhere: it came back, or must run here
 	value    bool             // a value that was put
 	dropped  bool             // its parent reads it no more
+	held     bool             // values refer to it, see references
 	returned bool             // of a hosted task: it went back
 	returns  uint8            // how often others returned it
 	line     lineage
@@ -189,7 +190,7 @@ func (j *job) rowWanted(ref comms.DatasetRef) bool {
 		return false
 	}
 	w := j.dyn.rows.at(ref.Task)
-	return (w.value || w.shape != nil) && (!w.dropped || len(w.readers) > 0 || w.line.anchor && w.line.deps > 0)
+	return (w.value || w.shape != nil) && (!w.dropped || w.held || len(w.readers) > 0 || w.line.anchor && w.line.deps > 0)
 }
 
 // rowRefs counts who may still read a dataset: an argument its row; what a row made is kept by its parent.
@@ -252,7 +253,7 @@ func (c *Core) pushRow(j *job, r callRow) rowRef {
 		j.tasks = append(j.tasks, task{attempt: 1, state: tFinished, flags: fReleased})
 		return at
 	}
-	if r.shape != nil {
+	if r.shape != nil && r.shape != borrowed {
 		c.groupFor(j, r.shape)
 	}
 	j.tasks = append(j.tasks, task{attempt: 1, state: tWaiting})
@@ -341,7 +342,7 @@ func (c *Core) noteRow(j *job, e *comms.Event) {
 	case j.dyn.host != nil:
 		c.noteHosted(j, w, e)
 		return
-	case j.dropped:
+	case j.dropped, w.shape == borrowed:
 		return
 	}
 	c.tellRoot(j, c.callEvent(j, w, e))
@@ -355,6 +356,9 @@ func (c *Core) rowEnded(at rowRef) {
 	}
 	delete(j.trouble, at.task)
 	j.at(at.task).flags |= fReleased
+	if w.shape == borrowed {
+		c.leaveOrigin(at)
+	}
 	c.endArgs(at)
 	c.unplaced = false
 	c.wakeAt(c.now) // when it ended in a scheduling pass, who waits for it is answered in the next
@@ -391,6 +395,8 @@ func (c *Core) forgetRow(at rowRef) {
 	if w.shape == nil && !w.value {
 		return
 	}
+	c.refs.endRow(at)
+	c.endRemote(at)
 	c.freeRow(at)
 	if w.shape != nil {
 		for o := range w.shape.group.Outputs {
@@ -408,10 +414,11 @@ func (c *Core) forgetRow(at rowRef) {
 		by.calls.delete(old.ref)
 	}
 	c.leaveSources(old.args)
-	if j.dyn.kept == 0 && !j.dropped && by.jobs[len(by.jobs)-1] != j {
+	if j.dyn.kept == 0 && !j.dropped && (by.left || by.jobs[len(by.jobs)-1] != j) {
 		j.dropped = true
 		by.jobs = slices.DeleteFunc(by.jobs, func(o *job) bool { return o == j })
 		c.touch(j)
+		c.endLeft(by)
 	}
 }
 
@@ -472,6 +479,10 @@ func (c *Core) restDynamic(j *job) {
 	}
 	if !j.dropped {
 		return
+	}
+	c.endRemotes(j)
+	if c.refs.end(j); len(c.refs.loose) > 0 {
+		c.wakeAt(c.now)
 	}
 	c.keepOnly(j, nil)
 	c.closeKinds(j)

@@ -22,6 +22,7 @@ type outgoing struct {
 	host  *neighbour
 	sent  bool
 	end   *comms.Event // how it has ended; what it made is on its way here
+	stay  *stay        // its host keeps to what its result refers; nil: it refers to nothing there
 }
 
 // mostGranted is how many tasks one message grants at most.
@@ -56,7 +57,7 @@ func (c *Core) grantAll(all []rowRef, h *comms.Host) {
 			m, last = c.newGrant(at), at
 		}
 		c.lastGrant++
-		m.Tasks = append(m.Tasks, c.grantTask(at, c.lastGrant))
+		m.Tasks = append(m.Tasks, c.grantTask(at, c.lastGrant, n))
 		w.out = &outgoing{grant: c.lastGrant, host: n}
 		c.away[c.lastGrant] = at
 		n.out++
@@ -91,16 +92,24 @@ func (c *Core) withdrawRow(cl *class, t taskIndex) {
 // newGrant writes what calls like one share, for another agent.
 func (c *Core) newGrant(at rowRef) *comms.Grant {
 	j, s := at.job, at.row().shape
-	root, of := j.root()
-	m := &comms.Grant{Root: comms.TaskID{Job: root.id, Index: of}, JobIncarnation: root.life, Group: root.rootGroup(of), Kind: s.kind, Dir: j.dir,
-		Priority: j.priority, Weight: uint32(root.tenant.weight), Tenant: root.tenant.name, Depth: uint64(j.depth)}
+	root, _ := j.root()
+	m := c.grantOf(j)
+	m.Kind = s.kind
 	m.Kind.ID, m.Kind.Environment = 0, s.env.name
-	if h := root.hosted(); h != nil { // it comes from farther away
-		m.Root = h.root
-	}
 	m.Environment = encodeEnvironments(root.graph.Environments)
 	if env := s.env.name; env == "" || env == dag.ProgramEnvironment {
 		m.Registry = j.registry
+	}
+	return m
+}
+
+// grantOf writes what calls of one job share.
+func (c *Core) grantOf(j *job) *comms.Grant {
+	root, of := j.root()
+	m := &comms.Grant{Root: comms.TaskID{Job: root.id, Index: of}, JobIncarnation: root.life, Group: root.rootGroup(of), Dir: j.dir,
+		Priority: j.priority, Weight: uint32(root.tenant.weight), Tenant: root.tenant.name, Depth: uint64(j.depth)}
+	if h := root.hosted(); h != nil { // it comes from farther away
+		m.Root = h.root
 	}
 	return m
 }
@@ -134,7 +143,7 @@ func encodeEnvironments(all []dag.Environment) []byte {
 }
 
 // grantTask writes one call for another agent.
-func (c *Core) grantTask(at rowRef, grant uint64) comms.GrantTask {
+func (c *Core) grantTask(at rowRef, grant uint64, to *neighbour) comms.GrantTask {
 	w := at.row()
 	m := comms.GrantTask{Grant: grant, Name: at.job.rowName(at.task), With: w.with, Inputs: make([]comms.GrantInput, len(w.args))}
 	for i := range w.args {
@@ -144,6 +153,9 @@ func (c *Core) grantTask(at rowRef, grant uint64) comms.GrantTask {
 		if a.data != nil {
 			in.Data, in.Of = a.data.desc, a.source(at)
 			in.Data.Place = comms.Place{Kind: comms.PlaceAgent, Where: c.cfg.Agent}
+		}
+		if list := c.refs.list(at.job, argRef(at.task, i)); list != nil {
+			m.Refs = append(m.Refs, comms.ValueRefs{Place: uint32(i), Refs: c.refsTo(to, list)})
 		}
 	}
 	return m
@@ -163,6 +175,13 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 	for i := range m.Items {
 		it := &m.Items[i]
 		at, ok := c.away[it.Grant]
+		if s := c.refs.stays[it.Grant]; s != nil && s.host.name == from && !it.Over { // of what goes on there
+			if len(it.Text) > 0 {
+				c.log(rowRef{s.job, s.task}, it.Stream, it.Text)
+			} else if it.Event != nil {
+				c.tellRoot(s.job, *it.Event)
+			}
+		}
 		if !ok || at.row().out.host.name != from {
 			continue // it stays there no more
 		}
@@ -199,20 +218,27 @@ func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 		c.end(j, t, tFailed)
 		return
 	}
-	if w.dropped && len(w.readers) == 0 {
+	if w.dropped && !w.held && len(w.readers) == 0 {
 		c.endsUnread(at)
 		return
 	}
+	if w.shape == borrowed && len(m.Outputs) > 0 { // it has the name of the dataset for which it stands
+		m.Outputs = m.Outputs[:1]
+	}
 	for o := range w.shape.group.Outputs { // all that it makes, each once
-		if n := slices.IndexFunc(m.Outputs, func(d comms.Desc) bool { return d.Ref.Output == uint32(o) }); n < 0 ||
+		if n := slices.IndexFunc(m.Outputs, func(d comms.Desc) bool { return d.Ref.Output == uint32(o) || w.shape == borrowed }); n < 0 ||
 			m.Outputs[n].Place.Kind != comms.PlaceInline && m.Outputs[n].Place.Kind != comms.PlaceAgent {
 			c.shun(w.out.host)
 			c.takeHome(at)
 			return
 		}
 	}
+	c.listAway(at, m)
 	for _, d := range m.Outputs {
 		of, made := comms.DatasetID{Job: m.Of, DatasetRef: d.Ref}, d.Attempt
+		if d.Ref.Task = t; w.shape == borrowed {
+			d.Ref = comms.DatasetRef{Task: t}
+		}
 		d.Ref, d.Attempt = comms.DatasetRef{Task: t, Output: d.Ref.Output}, j.at(t).attempt // of the owner's: when it runs again there may be readers of this one
 		if int(d.Ref.Output) >= len(w.shape.group.Outputs) || j.data[d.Ref] != nil || j.peers != nil && j.peers.heard[d.Ref] != nil {
 			continue
@@ -267,6 +293,10 @@ func (j *job) forgetHeard(ref comms.DatasetRef) {
 // takeHome makes a call again what it was before it went elsewhere. It stays if it
 // can run here.
 func (c *Core) takeHome(at rowRef) {
+	if rm := c.refs.remotes[at]; rm != nil {
+		c.remoteBack(at, rm)
+		return
+	}
 	c.endStay(at)
 	at.row().at, at.row().stays = "", true
 	at.job.at(at.task).state = tWaiting
@@ -314,6 +344,9 @@ func (c *Core) endStay(at rowRef) {
 	if at.job.at(at.task).state != tFinished && out.end != nil { // some outputs may be here: all are of one run, that counts
 		c.freeRow(at)
 	}
+	if c.keepStay(at, out) {
+		return
+	}
 	n := out.host
 	n.out--
 	n.used = c.now
@@ -342,8 +375,8 @@ func (c *Core) sayGrantEnd(n *neighbour, grant uint64) {
 	c.say(n, &comms.GrantEnd{Grants: []uint64{grant}})
 }
 
-// refuseStuck refuses to bring a dataset into memory that the host of a call, or the owner of
-// a hosted task, wants to fetch, when nothing else can move: the call comes home then, or
+// refuseStuck refuses to bring a dataset into memory that the host of a call, the owner of
+// a hosted task, or an agent with a reference wants to fetch, when nothing else can move: the call comes home then, or
 // runs again at its owner. It tells whether there was one.
 func (c *Core) refuseStuck() bool {
 	var first *offer
@@ -352,7 +385,7 @@ func (c *Core) refuseStuck() bool {
 		if !o.offered && (first == nil || o.req < first.req) {
 			if at, ok := c.readAway(o.key); ok {
 				first, readerAt = o, at
-			} else if j := c.byJob[o.key.data.Job]; j != nil && j.hosted() != nil {
+			} else if j := c.byJob[o.key.data.Job]; j != nil && j.dyn != nil {
 				first, readerAt = o, rowRef{}
 			}
 		}
@@ -422,11 +455,14 @@ func (c *Core) lacksRoom(at rowRef) bool {
 }
 
 // resultStuck fails a call for whose result there is no room, when nothing else can
-// move. It tells whether there was one.
-func (c *Core) resultStuck() bool {
+// move, or only others (goesOn). It tells whether there was one.
+func (c *Core) resultStuck(goesOn bool) bool {
 	all := slices.SortedFunc(maps.Values(c.away), func(a, b rowRef) int {
 		return cmp.Or(cmp.Compare(a.job.seq, b.job.seq), cmp.Compare(a.task, b.task))
 	})
+	if goesOn {
+		all = slices.DeleteFunc(all, func(at rowRef) bool { return !c.lacksRoom(at) })
+	}
 	if len(all) == 0 {
 		return false
 	}

@@ -71,6 +71,10 @@ func (j *job) hosted() *hosting {
 // hostGrant takes tasks of another agent.
 func (c *Core) hostGrant(from string, m *comms.Grant) {
 	n := c.neighbour(from)
+	if m.Kind.Function == "" && c.leaving == nil {
+		c.hostReferences(n, m)
+		return
+	}
 	shape, err := c.hostedShape(n, m)
 	if c.leaving != nil {
 		err = fmt.Errorf("agent %s leaves the cluster", c.cfg.Agent)
@@ -193,6 +197,7 @@ func (c *Core) hostTask(n *neighbour, m *comms.Grant, s *callShape, t *comms.Gra
 			return // it went back
 		}
 	}
+	c.hostRefs(at, t)
 	c.tryRow(at)
 }
 
@@ -334,8 +339,16 @@ func (c *Core) hostedEnded(at rowRef) {
 	}
 	it := comms.GrantItem{Grant: w.grant, Over: true, Event: w.end, Of: j.id}
 	for o := range w.shape.group.Outputs {
-		if d := j.data[comms.DatasetRef{Task: at.task, Output: uint32(o)}]; d != nil && w.failed == nil {
-			it.Outputs = append(it.Outputs, c.tellable(d.desc))
+		ref := comms.DatasetRef{Task: at.task, Output: uint32(o)}
+		if d := j.data[ref]; d != nil && w.failed == nil {
+			told := c.tellable(d.desc)
+			if d.lent != nil { // it is served under its first name
+				it.Of, told.Ref = d.lent.job, d.lent.desc.Ref
+			}
+			it.Outputs = append(it.Outputs, told)
+			if list := c.refs.list(j, ref); list != nil {
+				it.Refs = append(it.Refs, comms.ValueRefs{Place: uint32(o), Refs: c.refsTo(j.dyn.host.owner, list)})
+			}
 		}
 	}
 	c.report(j.dyn.host.owner, it)

@@ -101,6 +101,9 @@ func (c *Core) endArgs(at rowRef) {
 	}
 	for i := range args {
 		a := &args[i]
+		if w.args == nil || a.from != nil || a.data != nil {
+			c.refs.set(at.job, argRef(at.task, i), nil)
+		}
 		a.lost, a.hole = false, false
 		if d := a.data; d != nil {
 			a.data, a.there = nil, false
@@ -116,7 +119,10 @@ func (c *Core) endArgs(at rowRef) {
 // stays while others come from it, and the result of one that is the last of its chain.
 func (c *Core) freeDropped(at rowRef) {
 	w := at.row()
-	if w.line.deps == 0 {
+	switch {
+	case w.held:
+		return
+	case w.line.deps == 0:
 		c.forgetRow(at)
 		return
 	}
@@ -172,6 +178,14 @@ func (c *Core) loseArg(j *job, ref comms.DatasetRef) {
 	if d.lent != nil {
 		c.endLoan(d.lent)
 	}
+	if ref.Output < argBase && j.hosted() != nil {
+		c.sendBack(rowRef{j, ref.Task}, "it is lost: memory and disk have it no more")
+		return
+	}
+	if ref.Output < argBase { // of a borrowed row: it borrows again when it is wanted
+		c.readAgain(rowRef{j, ref.Task}, ref)
+		return
+	}
 	if i := int(ref.Output - argBase); i < len(w.args) {
 		w.args[i].lost, w.args[i].there, w.args[i].data = true, false, nil
 		c.argsLost = append(c.argsLost, rowRef{j, ref.Task})
@@ -216,7 +230,9 @@ func (c *Core) tryRow(at rowRef) {
 		c.argsLost = append(c.argsLost, at)
 		c.wakeAt(c.now)
 	}
-	if t.missing, _ = w.missing(); t.missing == 0 {
+	if t.missing, _ = w.missing(); t.missing == 0 && w.shape == borrowed {
+		c.lendOn(at)
+	} else if t.missing == 0 {
 		c.ready(at.job, entry{at.task, noTask, 0})
 	}
 }
@@ -261,6 +277,10 @@ func (c *Core) refill(at rowRef) bool {
 // them, or there when it has run again.
 func (c *Core) find(at rowRef, i int) {
 	a := &at.row().args[i]
+	if at.row().shape == borrowed {
+		c.readOrigin(at)
+		return
+	}
 	if a.from == nil {
 		c.lack(at, i, fmt.Sprintf("the value that its parent gave it as %s is lost: memory and disk have it no more", at.port(i)))
 		return
@@ -315,6 +335,8 @@ func (c *Core) lack(at rowRef, i int, why string) {
 		w := to.row()
 		switch {
 		case to.job.at(to.task).state != tWaiting:
+		case w.shape == borrowed: // by another task
+			c.failBorrowed(to.rowRef, &comms.TaskError{Kind: comms.ErrorStore, Agent: c.cfg.Agent, Message: why})
 		case w.line.again:
 			work = append(work, w.readers...)
 			c.readsLack(to.rowRef, why)
@@ -338,6 +360,9 @@ func (c *Core) giveUpAgain(at rowRef) {
 		a := &w.args[i]
 		if a.from != nil && !a.there {
 			c.stopReading(at, i)
+		}
+		if w.shape == borrowed {
+			c.leaveOrigin(at)
 		}
 		a.lost = false
 		if d := a.data; d != nil {
@@ -377,7 +402,7 @@ func (c *Core) readsLack(at rowRef, why string) {
 func (c *Core) restartParent(by *caller, why string) bool {
 	r := by.run
 	switch {
-	case by.once || r != nil && r.ex.session != nil:
+	case by.once || by.left || r != nil && r.ex.session != nil:
 		return false
 	case r == nil || r.abort != nil:
 		return true
@@ -471,7 +496,7 @@ func (j *job) checkLineage(deps map[rowRef]uint32) error {
 		case !over:
 		case len(w.args) > 0 && (w.failed != nil || w.line.anchor || j.dyn.by == nil):
 			return fmt.Errorf("row %d has ended and cannot run again, and its %d arguments are kept", t, len(w.args))
-		case w.dropped && len(w.readers) == 0 && w.line.deps == 0:
+		case w.dropped && !w.held && len(w.readers) == 0 && w.line.deps == 0:
 			return fmt.Errorf("row %d has ended, no task needs it, and it is kept", t)
 		case w.line.again:
 			return fmt.Errorf("row %d has ended and counts as running again", t)

@@ -146,10 +146,12 @@ func (c *Core) callsOver(n *neighbour) {
 	})
 	for _, at := range c.callsAt(n) {
 		if out := at.row().out; out.sent {
-			out.sent = false // no agent is to be told
-			c.takeHome(at)
+			if out.sent = false; c.refs.remotes[at] == nil { // no agent is to be told
+				c.takeHome(at)
+			}
 		}
 	}
+	c.loseRemotes(n, false, "the link to it has ended")
 	for _, at := range c.hostedOf(n) {
 		c.endHosted(at)
 	}
@@ -167,6 +169,7 @@ func (c *Core) giveUpUnreached() {
 		due := n.missed.Add(c.cfg.Patience)
 		if !due.After(c.now) {
 			c.shun(n)
+			c.loseRemotes(n, true, "it cannot be reached")
 			for _, at := range c.callsAt(n) {
 				c.takeHome(at)
 			}

@@ -37,6 +37,8 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 		c.leaseReq(ex, m)
 	case *comms.Calls:
 		c.called(ex, m)
+	case *comms.Listed:
+		c.listed(ex, m)
 	case *comms.CallRead:
 		c.reads(ex, m)
 	case *comms.CallWait:
@@ -204,6 +206,9 @@ func (c *Core) handOver(r *run, edges []dag.Edge, it *comms.ReportItem) {
 
 // incomplete tells what a finished run failed to deliver; "" when nothing.
 func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
+	if r.lists {
+		return "it returned a future, which only a task may that another task or a session has called"
+	}
 	for o, out := range r.gs.group.Outputs {
 		has := slices.Contains(r.private, uint32(o))
 		for i := range it.Outputs {

@@ -38,6 +38,7 @@ type run struct {
 	read   uint64           // what it was given, when inputs is nil: see comms.Read
 
 	caller *caller            // its calls; nil while it has made none
+	lists  bool               // a value of it holds a future, and it is the task of a graph
 	lacks  string             // what is lost that only another run of its task can bring; "" nothing
 	more   []ledger.RequestID // what they returned and it reads
 

@@ -239,7 +239,9 @@ func (s *script) run(d *datadriven.TestData) string {
 			d = placed(named["at"], named["bytes"])
 		}
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Calls{Run: comms.RunID(number(named["run"])),
-			Items: []comms.CallItem{{Ref: callRef(named), Inputs: []comms.CallInput{{Data: d}}}}}})
+			Items: []comms.CallItem{{Ref: callRef(named), Inputs: []comms.CallInput{{Data: d}}}}, Refs: itemRefs(named)}})
+	case "listed", "borrow", "tables":
+		return s.references(d.Cmd, w, named)
 	case "await": // one call, or n items more than were seen
 		s.waits++
 		m := &comms.CallWait{Run: comms.RunID(number(named["run"])), Wait: uint64(number(cmp.Or(named["wait"], fmt.Sprint(s.waits)))), N: 1}
@@ -325,6 +327,8 @@ func (s *script) call(w []string, named map[string]string) string {
 	switch {
 	case named["at"] != "":
 		in.Data = placed(named["at"], named["bytes"])
+	case named["borrowed"] != "":
+		in.From, in.Ref = comms.FromCall, comms.CallRef{Strand: borrowedStrand, Number: uint64(number(named["borrowed"]))}
 	case named["value"] != "":
 		v := named["value"]
 		in.Data = comms.Desc{Codec: "raw", Size: uint64(len(v)), Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte(v)}}
@@ -348,7 +352,7 @@ func (s *script) call(w []string, named map[string]string) string {
 		k.Outputs[0].Generate = dag.GenerateOpen
 	}
 	return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Calls{Run: comms.RunID(number(named["run"])), Once: named["once"] != "", Kinds: []comms.CallKind{k},
-		Items: []comms.CallItem{{Ref: callRef(named), Kind: 1, Name: named["name"], Inputs: []comms.CallInput{in}}}}})
+		Items: []comms.CallItem{{Ref: callRef(named), Kind: 1, Name: named["name"], Inputs: []comms.CallInput{in}}}, Refs: itemRefs(named)}})
 }
 
 func (s *script) duration(v string) time.Duration {

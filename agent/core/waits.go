@@ -348,7 +348,8 @@ func (c *Core) stuckCalls() {
 		c.wakeAt(c.now)
 		return
 	}
-	if c.refuseStuck() || c.goesOnAway() { // with what comes back others go on
+	goesOn := c.goesOnAway()
+	if c.refuseStuck() || goesOn && !c.awaitedAway() { // with what comes back others go on
 		return
 	}
 	var first *run
@@ -363,7 +364,7 @@ func (c *Core) stuckCalls() {
 		c.fail(j, t, nil, &comms.TaskError{Kind: comms.ErrorMemory, Message: "there is no room for its inputs beside those of the tasks that wait for calls"}, comms.Cause{Kind: comms.CauseMemory}, true)
 		return
 	}
-	if c.resultStuck() {
+	if c.resultStuck(goesOn) {
 		return
 	}
 	if rd := c.stuckRead(); rd != nil {

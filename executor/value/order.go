@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"reflect"
 	"slices"
 	"sync"
@@ -102,18 +103,18 @@ func orderValue(v reflect.Value) {
 }
 
 // marshal encodes a value as msgpack, its maps in the order of their keys.
-func marshal(v any) ([]byte, error) {
+func marshal(v any) ([]byte, []any, error) {
 	orderValue(reflect.ValueOf(v))
-	var b bytes.Buffer
+	var b referring
 	enc := msgpack.GetEncoder()
 	err := setUp(enc, &b).Encode(v)
 	msgpack.PutEncoder(enc)
-	return b.Bytes(), err
+	return b.Bytes(), b.found, err
 }
 
 func encoder(to *bytes.Buffer) *msgpack.Encoder { return setUp(msgpack.NewEncoder(to), to) }
 
-func setUp(enc *msgpack.Encoder, to *bytes.Buffer) *msgpack.Encoder {
+func setUp(enc *msgpack.Encoder, to io.Writer) *msgpack.Encoder {
 	enc.Reset(to)
 	enc.SetSortMapKeys(true)
 	enc.SetCustomStructTag(structTag)

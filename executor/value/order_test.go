@@ -116,7 +116,7 @@ func TestMapsHaveOneEncoding(t *testing.T) {
 		{map[int]own{1: {}}, "81 01 a36f776e"},
 		{taught{"x": 1, "y": 2}, "02"},
 	} {
-		b, err := marshal(tt.v)
+		b, _, err := marshal(tt.v)
 		if got := hex.EncodeToString(b); err != nil || got != strings.ReplaceAll(tt.want, " ", "") {
 			t.Errorf("%#v is %s, %v, want %s", tt.v, got, err, tt.want)
 		}
@@ -131,7 +131,7 @@ func TestFieldsThatDoNotTravel(t *testing.T) {
 	if root.Kids[0].parent != root {
 		t.Fatal("the node does not lead back")
 	}
-	b, err := marshal(root)
+	b, _, err := marshal(root)
 	if got, want := hex.EncodeToString(b), "82a15682010202 01a44b6964739182a156a46c656166a44b696473c0"; err != nil || got != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
@@ -142,7 +142,7 @@ func TestRegisteredMapsStay(t *testing.T) {
 	msgpack.Register(texted{}, func(e *msgpack.Encoder, v reflect.Value) error {
 		return e.Encode(map[string]string{"all": fmt.Sprint(v.Interface())})
 	}, nil)
-	b, err := marshal(texted{1: time.Second})
+	b, _, err := marshal(texted{1: time.Second})
 	if want := "81a3616c6caa6d61705b313a31735d"; err != nil || !strings.HasPrefix(hex.EncodeToString(b), want[:10]) {
 		t.Errorf("%x, %v, want a map of one text", b, err)
 	}
@@ -154,7 +154,7 @@ func TestOrderedMapsAreThoseOfBefore(t *testing.T) {
 		v := rapid.MapOf(rapid.Int16(), rapid.MapOf(rapid.String(), rapid.Float32Range(-9, 9))).Draw(t, "v")
 		if back, f := roundTrip(t, v); !reflect.DeepEqual(back, v) {
 			t.Fatalf("%v became %v", v, back)
-		} else if again, err := marshal(back); err != nil || !bytes.Equal(again, f.Bytes) {
+		} else if again, _, err := marshal(back); err != nil || !bytes.Equal(again, f.Bytes) {
 			t.Fatalf("%v has two encodings: %x and %x, %v", v, f.Bytes, again, err)
 		}
 	})

@@ -60,11 +60,11 @@ func (msgpackCodec) Aliases() bool { return false }
 func (c msgpackCodec) Text() string { return "msgpack " + c.t.String() }
 
 func (c msgpackCodec) Encode(v any) (Flat, error) {
-	b, err := marshal(v)
+	b, refs, err := marshal(v)
 	if err != nil {
 		return Flat{}, fmt.Errorf("encode %s as msgpack: %w", c.t, err)
 	}
-	return Flat{Codec: Msgpack, Bytes: b}, nil
+	return Flat{Codec: Msgpack, Bytes: b, References: refs}, nil
 }
 
 func (c msgpackCodec) Decode(f Flat) (any, error) {
@@ -75,7 +75,7 @@ func (c msgpackCodec) Decode(f Flat) (any, error) {
 		return nil, fmt.Errorf("%w: decode %s: %w", ErrType, c.t, err)
 	}
 	p := reflect.New(c.t)
-	if err := Unmarshal(f.Bytes, p.Interface()); err != nil {
+	if err := unmarshal(f.Bytes, p.Interface(), f.Refer); err != nil {
 		return nil, fmt.Errorf("%w: the function takes %s: %w", ErrType, typeName(c.t), err)
 	}
 	return p.Elem().Interface(), nil

@@ -11,7 +11,10 @@ import (
 
 // Unmarshal reads one msgpack value, which is well formed. Where v leaves the type open a
 // mapping is a map[string]any, or a map[any]any when not all of its keys are text.
-func Unmarshal(b []byte, v any) (err error) {
+func Unmarshal(b []byte, v any) (err error) { return unmarshal(b, v, nil) }
+
+// unmarshal is Unmarshal with references.
+func unmarshal(b []byte, v any, refer func(Ref) any) (err error) {
 	defer func() { // a map[any]T takes no key that is a list or a mapping
 		if r := recover(); r != nil {
 			if _, runs := r.(interface{ RuntimeError() }); !runs || !strings.Contains(fmt.Sprint(r), "unhashable") {
@@ -21,9 +24,17 @@ func Unmarshal(b []byte, v any) (err error) {
 		}
 	}()
 	d := msgpack.GetDecoder()
-	d.Reset(bytes.NewReader(b))
+	plain := refer == nil || bytes.IndexByte(b, RefExtension) < 0
+	if plain {
+		d.Reset(bytes.NewReader(b))
+	} else {
+		d.Reset(&referred{bytes.NewReader(b), refer})
+	}
 	d.SetMapDecoder(decodeMap)
 	err = d.Decode(v)
+	if !plain {
+		d.Reset(bytes.NewReader(nil)) // the decoder is kept
+	}
 	msgpack.PutDecoder(d)
 	if err != nil {
 		return fmt.Errorf("it is %s: %w", msgpackKind(b), err)

@@ -22,6 +22,9 @@ type Flat struct {
 	DType string   // of an array
 	Shape []uint64 // of an array, row-major
 	Bytes []byte
+
+	References []any         // that Encode found in the value, as Bytes number them
+	Refer      func(Ref) any // for Decode: what stands for such a reference; nil: the value may have none
 }
 
 // Codec translates values of one Go type.

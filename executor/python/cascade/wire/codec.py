@@ -22,7 +22,8 @@ NUMBERS: dict[type, int] = {
     m.Locate: 17, m.Located: 18, m.Fetch: 20, m.Chunk: 21,
     m.Hello: 50, m.Welcome: 51, m.Kind: 52, m.Dispatch: 53, m.Reclaim: 54, m.Reclaimed: 55, m.Cancel: 56, m.Credit: 57,
     m.Segment: 58, m.LeaseReq: 59, m.Lease: 60, m.Report: 61, m.Stop: 62,
-    m.Calls: 90, m.CallEnds: 91, m.CallRead: 92, m.CallWait: 93, m.CallGo: 94, m.CallDrop: 95, m.Log: 128,
+    m.Calls: 90, m.CallEnds: 91, m.CallRead: 92, m.CallWait: 93, m.CallGo: 94, m.CallDrop: 95,
+    m.Listed: 96, m.Log: 128,
 }  # fmt: skip
 _CLASSES = {number: cls for cls, number in NUMBERS.items()}
 
@@ -39,7 +40,10 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     m.CallKind: ((3, m.KindIn, True), (4, m.KindOut, True), (5, m.Resources, False)),
     m.CallInput: ((2, m.CallRef, False), (7, m.Desc, False)),
     m.CallItem: ((0, m.CallRef, False), (4, m.CallInput, True)),
-    m.Calls: ((2, m.CallKind, True), (3, m.CallItem, True)),
+    m.Reference: ((0, m.CallRef, False),),
+    m.ItemRefs: ((2, m.Reference, True),),
+    m.Listed: ((3, m.Reference, True),),
+    m.Calls: ((2, m.CallKind, True), (3, m.CallItem, True), (4, m.ItemRefs, True)),
     m.CallEnd: ((0, m.CallRef, False), (1, m.Desc, True), (2, m.TaskError, False), (5, m.StreamEnd, True)),
     m.CallEnds: ((1, m.CallEnd, True),),
     m.CallRead: ((1, m.CallRef, False),),

@@ -15,7 +15,7 @@ STARTED, PUBLISHED, FINISHED, FAILED, LEASE_RETURN, HELD, RESUMED, STEPS, BLOCK 
 # How an output is generated.
 SINGLE, FIXED, OPEN = range(3)
 # What an input of a call reads.
-FROM_VALUE, FROM_CALL, FROM_INPUT = range(3)
+FROM_VALUE, FROM_CALL, FROM_INPUT, FROM_CALL_VALUE, FROM_INPUT_VALUE = range(5)
 
 
 class Ref(NamedTuple):
@@ -342,13 +342,38 @@ class CallInput(NamedTuple):
 
 
 class CallItem(NamedTuple):
-    """A call, or (kind 0) a value that is put."""
+    """A call, or (kind 0) a value that is put, or a reference that was found in a value."""
 
     ref: CallRef = CallRef()
     kind: int = 0
     name: str = ""
     with_: bytes = b""
     inputs: Sequence[CallInput] = ()
+
+
+class Reference(NamedTuple):
+    """A dataset to which a value refers."""
+
+    ref: CallRef = CallRef()
+    output: int = 0
+    element: int = 0
+
+
+class ItemRefs(NamedTuple):
+    """To what a value in a message of calls refers."""
+
+    item: int = 0
+    input: int = 0
+    refs: Sequence[Reference] = ()
+
+
+class Listed(NamedTuple):
+    """To what a value refers that a run will publish."""
+
+    run: int = 0
+    output: int = 0
+    element: int = 0
+    refs: Sequence[Reference] = ()
 
 
 class Calls(NamedTuple):
@@ -358,6 +383,7 @@ class Calls(NamedTuple):
     once: bool = False
     kinds: Sequence[CallKind] = ()
     items: Sequence[CallItem] = ()
+    refs: Sequence[ItemRefs] = ()
 
 
 class CallEnd(NamedTuple):
