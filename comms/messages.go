@@ -82,6 +82,10 @@ const (
 	TypeCallGo    Type = 94 // agent -> executor: answers CallWait
 	TypeCallDrop  Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
 
+	TypeActorCalls Type = 96 // executor -> executor: makes actors, and calls methods of them
+	TypeActorEnds  Type = 97 // executor -> executor: what became of calls of methods
+	TypeActorDrop  Type = 98 // executor -> executor: ends actors, and calls of methods
+
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
 	TypeRevoke     Type = 72 // client -> controller: ends memberships
@@ -351,6 +355,12 @@ func newMessage(t Type) Message {
 		return new(CallGo)
 	case TypeCallDrop:
 		return new(CallDrop)
+	case TypeActorCalls:
+		return new(ActorCalls)
+	case TypeActorEnds:
+		return new(ActorEnds)
+	case TypeActorDrop:
+		return new(ActorDrop)
 	}
 	return nil
 }

@@ -162,10 +162,11 @@ type TaskError struct {
 	LogTail  []byte     // last bytes of the task's output
 }
 
-// Codes that stand for a kind of error in the chain of another.
+// Codes that stand for a kind of error in the chain of another, and for the end of an actor.
 const (
 	CodeCancelled = "cascade.cancelled"
 	CodeTimeout   = "cascade.timeout"
+	CodeActorDead = "cascade.actor-dead"
 )
 
 // AllCodes returns the registered codes, and that of the kind, if it has one.

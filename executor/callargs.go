@@ -48,6 +48,8 @@ func (r *run) callArgument(typ reflect.Type, arg any) (in comms.CallInput, err e
 			return in, errors.New("the future is of another task: its result can be passed as a value")
 		case f.isReleased():
 			return in, errReleased
+		case f.call.state.isActor():
+			return r.actorResult(f)
 		default:
 			return comms.CallInput{From: comms.FromCall, Ref: f.call.state.ref, Output: f.output, Element: f.element}, nil
 		}
