@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -368,5 +369,39 @@ func BenchmarkActorCall(b *testing.B) {
 	})
 	if err := s.Close(b.Context()); err != nil {
 		b.Fatal(err)
+	}
+}
+
+// TestActorsEndWithTheirHandles drops the handle of an actor that keeps the only core: its calls end well, and then
+// another gets the core.
+func TestActorsEndWithTheirHandles(t *testing.T) {
+	c := cascadetest.Start(t, cascade.WithCPU(1))
+	s := open(t, c.Client)
+	ctx := s.Context()
+	var adds []cascade.Future[int]
+	func() {
+		a := tallies.Spawn(ctx, cascade.Val(0), cascade.CPU(1))
+		for range 100 {
+			adds = append(adds, tallyAdd.Go(ctx, a, cascade.Val(1)))
+		}
+	}()
+	runtime.GC()
+	if got, err := cascade.GetAll(ctx, adds); err != nil || got[99] != 100 {
+		t.Errorf("the calls of an actor without a handle: %v", err)
+	}
+	next := tallies.Spawn(ctx, cascade.Val(0), cascade.CPU(1))
+	first := tallyAdd.Go(ctx, next, cascade.Val(1))
+	for !first.Done() && ctx.Err() == nil {
+		runtime.GC()
+	}
+	if n, err := first.Get(ctx); err != nil || n != 1 {
+		t.Errorf("the next actor answers %d, %v", n, err)
+	}
+	next.Kill("enough") // and the core is free for tasks
+	if n, err := fibTask.Go(ctx, cascade.Val(fibOf{5})).Get(ctx); err != nil || n != 5 {
+		t.Errorf("fib(5) is %d, %v", n, err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

@@ -93,7 +93,7 @@ func (c *Class) Spawn(ctx context.Context, o ActorOptions, args ...any) *Actor {
 	}
 	var a *Actor
 	if err == nil {
-		a, err = r.spawn(ctx, c, o, args)
+		a, err = r.spawn(c, o, args)
 	}
 	if err != nil {
 		return &Actor{class: c, err: fmt.Errorf("make an actor %s: %w", c.Name, err)}
@@ -203,11 +203,11 @@ func (a *Actor) Kill(why string) {
 func (a *Actor) Err() error { return a.err }
 
 // spawn makes an actor.
-func (r *run) spawn(ctx context.Context, c *Class, o ActorOptions, args []any) (*Actor, error) {
+func (r *run) spawn(c *Class, o ActorOptions, args []any) (*Actor, error) {
 	if err := r.mayCall(r.called()); err != nil {
 		return nil, err
 	}
-	p, err := r.actorsOf().process(ctx, o)
+	p, err := r.actorsOf().process(o)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type actorHost struct {
 	mu     sync.Mutex
 	links  map[*comms.Link]*callerLink
 	actors map[actorKey]*hostedActor // nil: the run is to end
-	work   sync.WaitGroup // goroutines that run methods
+	work   sync.WaitGroup            // goroutines that run methods
 }
 
 // actorKey names an actor: who makes it numbers it.
@@ -69,6 +69,7 @@ type hostedActor struct {
 	running uint64 // number of the call at hand; 0: none
 	busy    bool   // a goroutine runs calls
 	last    bool   // it ends when the queue is empty
+	told    bool   // its creator knows that it has ended
 	dead    *comms.TaskError
 	ctx     context.Context // ends with the actor
 	stop    context.CancelCauseFunc
@@ -260,9 +261,7 @@ func (h *actorHost) call(l *callerLink, it *comms.ActorCall) {
 		a.push(it)
 		return
 	}
-	l.add(comms.ActorEnd{Number: it.Number, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "the actor has ended",
-		Codes: []string{comms.CodeActorDead}, Agent: h.exec.welcome.Agent}})
-	l.flush()
+	l.link.Abort(fmt.Errorf("%w: call %d is of actor %d, which was not made or has no handle", ErrProtocol, it.Number, it.Actor))
 }
 
 // cancel ends a call.
@@ -319,11 +318,14 @@ func (a *hostedActor) drain() {
 			if a.last && a.dead == nil {
 				a.dead = a.deadErr("no handle of it is left")
 			}
-			over := a.dead != nil
+			over, last := a.dead != nil, a.last
 			a.mu.Unlock()
 			again = false
 			if over {
-				a.forget()
+				a.ended()
+			}
+			if last {
+				a.host.forget(a)
 			}
 			a.from.flush()
 			return
@@ -486,13 +488,13 @@ func (a *hostedActor) deadErr(why string) *comms.TaskError {
 // drop ends the actor: behind its calls, or at once.
 func (a *hostedActor) drop(m *comms.ActorDrop) {
 	a.mu.Lock()
-	if a.dead != nil {
+	a.last = a.last || !m.Kill // no call of it follows
+	if a.dead != nil || a.last && a.busy {
+		over := a.last && !a.busy
 		a.mu.Unlock()
-		return
-	}
-	if !m.Kill && a.busy {
-		a.last = true
-		a.mu.Unlock()
+		if over {
+			a.host.forget(a)
+		}
 		return
 	}
 	why := m.Why
@@ -500,7 +502,7 @@ func (a *hostedActor) drop(m *comms.ActorDrop) {
 		why = "it was killed: " + why
 	}
 	a.dead = a.deadErr(why)
-	queue, running, dead, busy := a.queue, a.running, a.dead, a.busy
+	queue, running, dead := a.queue, a.running, a.dead
 	a.queue = nil
 	a.mu.Unlock()
 	a.stop(&stopped{kind: comms.ErrorCancelled, text: why})
@@ -510,20 +512,30 @@ func (a *hostedActor) drop(m *comms.ActorDrop) {
 	for i := range queue {
 		a.from.add(comms.ActorEnd{Number: queue[i].Number, Error: dead})
 	}
-	if m.Kill || !busy {
-		a.forget()
+	a.ended()
+	if !m.Kill {
+		a.host.forget(a)
 	}
 	a.from.flush()
 }
 
-// forget takes an actor out that has ended, and tells who has made it.
-func (a *hostedActor) forget() {
+// ended tells the creator that an actor has ended, which answers calls until its handle is gone.
+func (a *hostedActor) ended() {
 	a.stop(errors.New("the actor has ended"))
-	h := a.host
+	a.mu.Lock()
+	told := a.told
+	a.told = true
+	a.mu.Unlock()
+	if !told {
+		a.from.add(comms.ActorEnd{Actor: a.id, Error: a.dead})
+	}
+}
+
+// forget takes an actor out of which no handle is left.
+func (h *actorHost) forget(a *hostedActor) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	delete(h.actors, actorKey{a.from, a.id})
-	h.mu.Unlock()
-	a.from.add(comms.ActorEnd{Actor: a.id, Error: a.dead})
 }
 
 // cancel ends a call. It tells whether it is one of this actor.

@@ -44,8 +44,8 @@ type actorProcess struct {
 	last   uint64 // number of an item
 	open   seqmap.Map[*actorCall]
 	actors map[uint64]*actorState // that have not ended
-	failed *comms.TaskError            // the process has ended
-	armed  bool                        // the timer runs
+	failed *comms.TaskError       // the process has ended
+	armed  bool                   // the timer runs
 	timer  *time.Timer
 
 	sending sync.Mutex // held while a message goes out: it keeps the order
@@ -62,7 +62,7 @@ func (r *run) actorsOf() *actors {
 }
 
 // process returns the process for an actor. The first needs one that is started.
-func (a *actors) process(ctx context.Context, o ActorOptions) (*actorProcess, error) {
+func (a *actors) process(o ActorOptions) (*actorProcess, error) {
 	own := o.own()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +76,8 @@ func (a *actors) process(ctx context.Context, o ActorOptions) (*actorProcess, er
 	if !ok {
 		return nil, errors.New("this program has no actors registered")
 	}
-	row := fn.Go(NotRepeatable(ctx), CallOptions{Resources: o.Resources, Environment: o.Environment, Here: true}, o.Resources.CPU > 0)
+	row := fn.Go(a.run.actorsContext(), CallOptions{Name: fmt.Sprintf("actors-try-%d", comms.Try(a.run.Attempt)), Resources: o.Resources,
+		Environment: o.Environment, Here: true}, o.Resources.CPU > 0)
 	if err := row.failed(); err != nil {
 		return nil, err
 	}
@@ -90,6 +91,20 @@ func (a *actors) process(ctx context.Context, o ActorOptions) (*actorProcess, er
 	a.all.Store(&all)
 	go p.connect()
 	return p, nil
+}
+
+// actorsContext is for the calls of processes: their strand is of its own. A run that is tried again calls by the same
+// numbers and another name, so that it meets none of the run before, and those end.
+func (r *run) actorsContext() context.Context {
+	c, id := r.called(), strandID(actorStrand, "processes")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.strands[id]
+	if s == nil {
+		s = &strand{id: id}
+		c.strands[id] = s
+	}
+	return context.WithValue(context.Context(r.ctx), strandKey{}, s)
 }
 
 // processes lists those that there are.
@@ -346,7 +361,6 @@ func (p *actorProcess) end(text string, cause *comms.TaskError) {
 	}
 }
 
-// ActorProcess is the handler of its link.
 var _ comms.Handler = (*actorProcess)(nil)
 
 // Up implements comms.Handler.
