@@ -26,7 +26,8 @@
 //	blobmsg        requests for pieces of packages and inputs
 //	agentmsg       controller with agent; so are drainmsg, stealmsg and gangmsg
 //	peermsg        agent with agent; so are forwardmsg (calls) and transfermsg (datasets)
-//	executormsg    agent with executor; so is callmsg
+//	executormsg    agent with executor; so is dynamicmsg
+//	actormsg       executor with executor
 //
 //	blocks, steps, plans, many    lists of similar entries as columns
 //	link, link_*, conn, conn_*    links and their transports; zmtp and guard: frames

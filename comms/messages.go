@@ -87,6 +87,10 @@ const (
 	TypeCallDrop  Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
 	TypeListed    Type = 96 // executor -> agent: to what a value refers that a run will publish
 
+	TypeActorCalls Type = 97 // executor -> executor: makes actors, and calls methods of them
+	TypeActorEnds  Type = 98 // executor -> executor: what became of calls of methods
+	TypeActorDrop  Type = 99 // executor -> executor: ends actors, and calls of methods
+
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
 	TypeRevoke     Type = 72 // client -> controller: ends memberships
@@ -358,6 +362,12 @@ func newMessage(t Type) Message {
 		return new(CallDrop)
 	case TypeListed:
 		return new(Listed)
+	case TypeActorCalls:
+		return new(ActorCalls)
+	case TypeActorEnds:
+		return new(ActorEnds)
+	case TypeActorDrop:
+		return new(ActorDrop)
 	}
 	return nil
 }

@@ -52,6 +52,9 @@ func (r *run) callArgument(typ reflect.Type, arg any) (in comms.CallInput, refs 
 			return in, nil, errors.New("the future is of another task: its result can be passed as a value")
 		case f.isReleased():
 			return in, nil, errReleased
+		case f.call.state.isActor():
+			in, err = r.actorResult(f)
+			return in, nil, err
 		default:
 			return comms.CallInput{From: comms.FromCall, Ref: f.call.state.ref, Output: f.output, Element: f.element}, nil, nil
 		}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -69,6 +70,7 @@ type calls struct {
 	sending sync.Mutex // held while a batch goes out: it keeps the order
 	base    strand
 	strands map[uint64]*strand
+	actors  atomic.Pointer[actors]
 }
 
 // noCalls is of runs that have called nothing and have ended.
@@ -92,6 +94,7 @@ type callData struct {
 	value    any          // that was put
 	elements []comms.Desc // of its stream
 	reads    map[readKey]*readState
+	actor    *actorCall // it is of a method
 }
 
 // have returns the data of a call, to be changed. mu is held.
@@ -145,6 +148,9 @@ func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 	}
 	if err == nil && !r.exec.welcome.Calls {
 		err = r.exec.noCalls()
+	}
+	if err == nil {
+		err = r.awaitActors(ctx, args)
 	}
 	if err == nil {
 		var c *Call
@@ -495,6 +501,9 @@ func (r *run) sendCalls(last bool) {
 	if c == nil {
 		return
 	}
+	if a := c.actors.Load(); a != nil {
+		a.flush()
+	}
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	var m comms.Calls
@@ -534,9 +543,12 @@ func (r *run) endCalls() {
 	r.making.Lock() // of those under way
 	defer r.making.Unlock()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.closed = true
 	c.timer.Stop()
+	c.mu.Unlock()
+	if a := c.actors.Load(); a != nil {
+		a.close()
+	}
 }
 
 // callKind returns the number of a kind of calls. A kind that is new goes with the next batch.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -17,6 +18,9 @@ const mostRefs = 16
 // deadline: it stays with the agent when the deadline has passed, and must be answered then.
 const mostTimed = 64
 
+// directWait is how long a run that waits for actors alone keeps its cpu: most calls of methods take less.
+const directWait = 2 * time.Millisecond
+
 // waiter is a goroutine that waits for calls, or for a dataset of one.
 type waiter struct {
 	left   int  // calls that are still to end
@@ -26,6 +30,8 @@ type waiter struct {
 	err    error         // the agent refused to let the run wait
 
 	released bool // one of what it waits for was released
+
+	direct bool // it waits for calls of actors too, of which the agent does not know
 
 	collect bool // it wants each as it ends, in queue
 	queue   []*callState
@@ -77,13 +83,14 @@ func (r *run) await(ctx context.Context, states []*callState, k int, fast bool) 
 			}
 		default:
 			s.sets = append(s.sets, w)
+			w.direct = w.direct || s.isActor()
 			if len(refs) <= mostRefs {
 				refs = append(refs, s.ref)
 			}
 		}
 	}
 	c.mu.Unlock()
-	if len(refs) > mostRefs {
+	if len(refs) > mostRefs || w.direct {
 		refs = nil
 	}
 	err := r.block(ctx, w, refs, func() bool { return w.left <= 0 || w.fast && w.failed != nil })
@@ -205,6 +212,13 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 	c.waiters[w] = struct{}{}
 	c.mu.Unlock()
 	defer r.unblock(w)
+	var late <-chan time.Time // the run keeps its cpu until then
+	if w.direct && r.exec.session == nil {
+		t := time.NewTimer(directWait)
+		defer t.Stop()
+		late = t.C
+	}
+	back := false // it has asked for its cpu
 	for {
 		c.mu.Lock()
 		finished, mine := done(), c.waiting && c.owner == w
@@ -219,13 +233,17 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		case finished && (!mine || w.fast && w.failed != nil): // a failure is told at once, also without a cpu
 			c.mu.Unlock()
 			return nil
-		case !finished && !c.waiting && !c.closed && r.exec.session == nil:
+		case finished && w.direct && !back: // the agent does not know that it is
+			back = true
+			c.wait++
+			m = &comms.CallWait{Run: r.ID, Wait: c.wait, Seen: c.seen}
+		case !finished && !c.waiting && !c.closed && r.exec.session == nil && late == nil:
 			c.waiting, c.owner = true, w
 			c.wait++
 			m = &comms.CallWait{Run: r.ID, Wait: c.wait, Seen: c.seen, N: 1}
 			if len(c.waiters) == 1 && len(refs) > 0 {
 				m.Refs, m.Seen, m.N = refs, 0, uint64(w.left+ended(c, refs))
-			} else if len(c.waiters) == 1 && !w.collect {
+			} else if len(c.waiters) == 1 && !w.collect && !w.direct {
 				m.N = uint64(max(w.left, 1))
 				if _, ends := ctx.Deadline(); ends {
 					m.N = min(m.N, mostTimed)
@@ -238,6 +256,8 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		}
 		select {
 		case <-w.wake:
+		case <-late:
+			late = nil
 		case <-ctx.Done():
 			if r.ctx.Err() != nil {
 				return r.overErr()
@@ -320,24 +340,29 @@ func (r *run) callsEnded(m *comms.CallEnds) error {
 		case s.end != nil:
 			return fmt.Errorf("a second end of call %v of run %d", e.Ref, m.Run)
 		default:
-			c.ended++
 			c.open--
-			s.end, s.order = e, c.ended
-			for _, w := range s.sets {
-				if w.collect {
-					w.queue = append(w.queue, s)
-				}
-				if w.left--; e.Error != nil && w.failed == nil {
-					w.failed = e.Error
-				}
-				if w.left <= 0 || w.fast && w.failed != nil || w.collect {
-					w.signal()
-				}
-			}
-			s.sets = nil
+			c.end(s, e)
 		}
 	}
 	return nil
+}
+
+// end notes how a call has ended. mu is held.
+func (c *calls) end(s *callState, e *comms.CallEnd) {
+	c.ended++
+	s.end, s.order = e, c.ended
+	for _, w := range s.sets {
+		if w.collect {
+			w.queue = append(w.queue, s)
+		}
+		if w.left--; e.Error != nil && w.failed == nil {
+			w.failed = e.Error
+		}
+		if w.left <= 0 || w.fast && w.failed != nil || w.collect {
+			w.signal()
+		}
+	}
+	s.sets = nil
 }
 
 // readEnded takes a dataset that was brought into memory. calls.mu is held.
@@ -364,6 +389,9 @@ func (r *run) goOn(m *comms.CallGo) error {
 	c := r.called()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.waiting && m.Wait < c.wait {
+		return nil // another wait has taken its place
+	}
 	if !c.waiting || m.Wait != c.wait {
 		return fmt.Errorf("run %d may go on from its wait %d, and waits for the %d-th time", m.Run, m.Wait, c.wait)
 	}

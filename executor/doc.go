@@ -42,6 +42,13 @@
 // four steps or more, returns the runs that have not begun and ends: the agent starts another.
 // Data that is loaded once, such as a table, does not count as that.
 //
+// # Actors
+//
+// A run of the function cascade-actors is a process with actors ([Class], [Method]): their creator, another run, calls
+// them over a direct link.
+//
+//	creator: actorcall (handles, calls), actorlink ──▶ actorhost (runs methods), actoranswers: process with actors
+//
 // # Measurements
 //
 // Usage.CPU of a function is the process's, read every 50 us and shared by the

@@ -19,10 +19,12 @@ var (
 	ErrCancelled = errors.New("it was cancelled")
 	// ErrTimeout says that a task exceeded its time-out.
 	ErrTimeout = errors.New("it exceeded its time-out")
+	// ErrActorDead says that an actor has ended: the call did not run, or it is not known whether it did.
+	ErrActorDead = errors.New("the actor has ended")
 )
 
 // kinds are registered everywhere.
-var kinds = []errorCode{{comms.CodeCancelled, ErrCancelled}, {comms.CodeTimeout, ErrTimeout}}
+var kinds = []errorCode{{comms.CodeCancelled, ErrCancelled}, {comms.CodeTimeout, ErrTimeout}, {comms.CodeActorDead, ErrActorDead}}
 
 // RegisterError gives an error value a code under which it travels between
 // processes: a task that returns it, wrapped or not, makes a TaskError that

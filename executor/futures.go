@@ -47,6 +47,7 @@ type futureOf uint8
 const (
 	ofCall    futureOf = iota // a result, which comes with the end of the call
 	ofElement                 // an element of its stream, which is there
+	ofEnd                     // that it has ended: it returns nothing
 )
 
 // state returns the call whose end a future waits for; nil when there is none.
@@ -78,6 +79,9 @@ func (c *calls) drop(s *callState) {
 		return
 	}
 	c.callsOf(s.ref.Strand).Delete(s.ref.Number)
+	if s.isActor() {
+		return
+	}
 	c.drops = append(c.drops, s.ref)
 	if s.end == nil && !s.put {
 		c.open--
@@ -178,7 +182,7 @@ func (f *Future) Get(ctx context.Context) (any, error) {
 		return nil, errReleased
 	case put:
 		return v, nil
-	case f.of == ofCall && !ended:
+	case f.of != ofElement && !ended:
 		if err := s.run.await(ctx, []*callState{s}, 1, false); err != nil {
 			return nil, err
 		}
@@ -203,7 +207,11 @@ func Cancel(why string, futures ...*Future) {
 	defer runtime.KeepAlive(futures)
 	refs := map[*run][]comms.CallRef{}
 	for _, f := range futures {
-		if f.call != nil && !f.call.state.put {
+		switch {
+		case f.call == nil || f.call.state.put:
+		case f.call.state.isActor():
+			f.call.state.cancelActorCall(why)
+		default:
 			s := f.call.state
 			refs[s.run] = append(refs[s.run], s.ref)
 		}
@@ -228,7 +236,7 @@ func (s *callState) result(output uint32) *comms.Desc {
 // ask has the agent bring the result into memory, when the call has ended and it is large.
 func (f *Future) ask() {
 	s := f.state()
-	if s == nil {
+	if s == nil || s.isActor() {
 		return
 	}
 	c := s.run.called()
@@ -258,6 +266,9 @@ func (f *Future) read(ctx context.Context) (any, error) {
 	case s.end.Error != nil:
 		c.mu.Unlock()
 		return nil, r.exec.reg.Wrap(s.end.Error)
+	case f.of == ofEnd:
+		c.mu.Unlock()
+		return struct{}{}, nil
 	default:
 		d = s.result(f.output)
 	}
@@ -337,6 +348,7 @@ func Completed(ctx context.Context, futures []*Future) iter.Seq2[int, error] {
 				waiters[s.run] = newWaiter()
 				waiters[s.run].collect = true
 			}
+			waiters[s.run].direct = waiters[s.run].direct || s.isActor()
 		}
 		for i, f := range slices.Backward(futures) {
 			if s := f.state(); s != nil {

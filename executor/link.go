@@ -31,18 +31,22 @@ func (c *linkConn) Send(m comms.Message) error { return c.deliver(c.link.Send, m
 // Queue implements Conn.
 func (c *linkConn) Queue(m comms.Message) error { return c.deliver(c.link.Queue, m) }
 
-// deliver waits for room.
 func (c *linkConn) deliver(by func(head, body []byte) error, m comms.Message) error {
+	return deliver(c.link, c.room, by, m)
+}
+
+// deliver sends a message when there is room for it: room holds a token after a credit.
+func deliver(link *comms.Link, room <-chan struct{}, by func(head, body []byte) error, m comms.Message) error {
 	head := comms.Encode(m)
 	for {
 		err := by(head, nil)
 		if !errors.Is(err, comms.ErrFull) {
 			return err
 		}
-		c.link.Flush() // what is queued goes first, to make room
+		link.Flush() // what is queued goes first, to make room
 		select {
-		case <-c.room:
-		case <-c.link.Done():
+		case <-room:
+		case <-link.Done():
 			return comms.ErrClosed
 		}
 	}

@@ -46,10 +46,11 @@ type Port struct {
 type Registry struct {
 	Codecs value.Codecs
 
-	mu    sync.Mutex
-	funcs map[string]*Func
-	byPC  map[uintptr]*Func
-	codes []errorCode
+	mu      sync.Mutex
+	funcs   map[string]*Func
+	byPC    map[uintptr]*Func
+	classes map[string]*Class
+	codes   []errorCode
 }
 
 // Default is the program's registry: the one package variable that changes, and

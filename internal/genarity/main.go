@@ -1,6 +1,6 @@
-// Command genarity writes func_arity.go and gen_arity.go of package cascade: the
-// constructors and types of functions with 0 to 5 inputs and 1 to 3 outputs, and
-// of generators.
+// Command genarity writes func_arity.go, gen_arity.go and actor_arity.go of package cascade: the
+// constructors and types of functions with 0 to 5 inputs and 1 to 3 outputs, of
+// generators, and of actors and their methods.
 // Go has no way to be generic over the number of parameters.
 package main
 
@@ -239,14 +239,18 @@ func main() {
 		generators = append(generators, shape{In: in[:n], Out: out[:1], Gen: true})
 	}
 	for file, shapes := range map[string][]shape{"func_arity.go": functions, "gen_arity.go": generators} {
-		if err := write(file, shapes); err != nil {
+		if err := write(file, text, shapes); err != nil {
 			fmt.Fprintf(os.Stderr, "genarity: %s: %v\n", file, err)
 			os.Exit(1)
 		}
 	}
+	if err := write("actor_arity.go", actorText, actorShapes()); err != nil {
+		fmt.Fprintf(os.Stderr, "genarity: actor_arity.go: %v\n", err)
+		os.Exit(1)
+	}
 }
 
-func write(file string, shapes []shape) error {
+func write(file string, text *template.Template, shapes any) error {
 	var b bytes.Buffer
 	if err := text.Execute(&b, shapes); err != nil {
 		return err
