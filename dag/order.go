@@ -1,11 +1,10 @@
 package dag
 
 import (
+	"container/heap"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/cascade-run/cascade/internal/pq"
 )
 
 // cycles orders the nodes by Kahn's algorithm (Communications of the ACM 5,
@@ -38,7 +37,7 @@ func (r *resolver) cycles() {
 			followers[uint32(st.Generator)] = append(followers[uint32(st.Generator)], start+local)
 		}
 	}
-	var ready pq.Queue[uint32, smallest]
+	var ready nodeHeap
 	var slots []uint32 // slots that are ready: taken first, as they are not part of the order
 	done := 0
 	release := func(n uint32) {
@@ -46,25 +45,25 @@ func (r *resolver) cycles() {
 			return
 		}
 		if int(n) < ix.tasks {
-			ready.Push(n)
+			heap.Push(&ready, n)
 		} else {
 			slots = append(slots, n)
 		}
 	}
 	for n := range waits {
 		if waits[n] == 0 && n < ix.tasks {
-			ready.Push(uint32(n))
+			ready = append(ready, uint32(n)) // ascending, hence a heap
 		} else if waits[n] == 0 {
 			slots = append(slots, uint32(n))
 		}
 	}
 	order := make([]TaskIndex, 0, ix.tasks)
-	for ready.Len()+len(slots) > 0 {
+	for len(ready)+len(slots) > 0 {
 		var n uint32
 		if len(slots) > 0 {
 			n, slots = slots[len(slots)-1], slots[:len(slots)-1]
 		} else {
-			n = ready.Pop()
+			n = heap.Pop(&ready).(uint32)
 			order = append(order, TaskIndex(n))
 		}
 		done++
@@ -87,11 +86,23 @@ func (r *resolver) cycles() {
 	}
 }
 
-// smallest is the order of nodes that are ready.
-type smallest struct{ pq.Unplaced[uint32] }
+// nodeHeap is a heap of nodes, smallest first.
+type nodeHeap []uint32
 
-// Before implements pq.Order.
-func (smallest) Before(a, b uint32) bool { return a < b }
+func (h nodeHeap) Len() int           { return len(h) }
+func (h nodeHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h nodeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *nodeHeap) Push(x any) { *h = append(*h, x.(uint32)) }
+
+// Pop implements heap.Interface.
+func (h *nodeHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
 
 const maxCycles = 20 // cycles reported at once
 
