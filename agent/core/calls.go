@@ -121,6 +121,12 @@ func (c *Core) callerOf(r *run) *caller {
 	return by
 }
 
+// repeats tells whether another run of the caller may meet what it has called: the program of a
+// session has one run.
+func (by *caller) repeats() bool {
+	return !by.once && (by.run == nil || by.run.ex.session == nil)
+}
+
 // callerAt returns the record of what a task calls.
 func (c *Core) callerAt(j *job, t taskIndex) *caller {
 	by := j.callers[t]
@@ -291,7 +297,7 @@ func (c *Core) dropCalls(ex *executor, m *comms.CallDrop) {
 }
 
 // dropCall notes that a run needs a call no more. A small result
-// stays: another run of its task meets it; a caller that is not tried again needs none of it.
+// stays while another run of its task may meet it.
 func (c *Core) dropCall(r *run, at rowRef) {
 	w, by := at.row(), r.caller
 	c.endReads(by, at)
@@ -303,7 +309,7 @@ func (c *Core) dropCall(r *run, at rowRef) {
 	if slices.Contains(c.rowsEnded, at) {
 		return
 	}
-	if !by.once && !w.value && w.shape != borrowed {
+	if by.repeats() && !w.value && w.shape != borrowed {
 		inline := !c.refs.listed(at)
 		for _, ref := range at.job.rowData(at.task) {
 			d := at.job.data[ref]

@@ -142,8 +142,8 @@ func newShape(k comms.CallKind, env *environment) (*callShape, error) {
 		}
 		g.Resources.Custom[x.Name] = x.N
 	}
-	if k.Function == "" {
-		return nil, fmt.Errorf("kind %d of its calls names no function", k.ID)
+	if err := possible(&k); err != nil {
+		return nil, err
 	}
 	for _, in := range k.Inputs {
 		g.Inputs = append(g.Inputs, dag.InputDecl{Name: in.Name, List: in.List})
@@ -156,6 +156,33 @@ func newShape(k comms.CallKind, env *environment) (*callShape, error) {
 	sum := xxh3.Hash(comms.Encode(&comms.Calls{Kinds: []comms.CallKind{k}}))
 	k.ID = id
 	return &callShape{kind: k, group: g, env: env, sum: sum, record: comms.AppendCallKind(k, env.name)}, nil
+}
+
+// What a kind of calls may say: an executor is not trusted with more.
+const (
+	mostPorts   = 1 << 12 // inputs, and outputs
+	mostAmount  = 1 << 53 // of a resource
+	mostTimeout = 100 * 365 * 24 * time.Hour
+)
+
+// possible refuses a kind of calls that no task can be of.
+func possible(k *comms.CallKind) error {
+	if k.Function == "" {
+		return fmt.Errorf("kind %d of its calls names no function", k.ID)
+	}
+	if most := max(len(k.Inputs), len(k.Outputs)); most > mostPorts {
+		return fmt.Errorf("calls of %s have %d inputs or outputs, the limit is %d", k.Function, most, mostPorts)
+	}
+	if k.Timeout < 0 || k.Timeout > int64(mostTimeout) {
+		return fmt.Errorf("calls of %s have a time-out of %v, the limit is %v", k.Function, time.Duration(k.Timeout), mostTimeout)
+	}
+	amounts := []comms.Amount{{Name: "cpu", N: k.Resources.CPU}, {Name: "memory", N: k.Resources.Memory}, {Name: "gpu", N: k.Resources.GPU}}
+	for _, a := range append(amounts, k.Resources.Custom...) {
+		if (a.N < 0 && (a.Name != "cpu" || a.N != dag.NoCPU)) || a.N > mostAmount {
+			return fmt.Errorf("calls of %s ask for %d of %s", k.Function, a.N, a.Name)
+		}
+	}
+	return nil
 }
 
 // groupFor returns what the rows of one kind share in a job.
@@ -240,6 +267,9 @@ func (c *Core) addRow(by *caller, r callRow) rowRef {
 		j = by.jobs[n-1]
 	} else {
 		j = c.newDynamic(by)
+		if n > 0 {
+			c.dropEmpty(by.jobs[n-1])
+		}
 	}
 	return c.pushRow(j, r)
 }
@@ -414,12 +444,19 @@ func (c *Core) forgetRow(at rowRef) {
 		by.calls.delete(old.ref)
 	}
 	c.leaveSources(old.args)
-	if j.dyn.kept == 0 && !j.dropped && (by.left || by.jobs[len(by.jobs)-1] != j) {
-		j.dropped = true
-		by.jobs = slices.DeleteFunc(by.jobs, func(o *job) bool { return o == j })
-		c.touch(j)
-		c.endLeft(by)
+	c.dropEmpty(j)
+}
+
+// dropEmpty ends a job of calls that has no row, and gets none.
+func (c *Core) dropEmpty(j *job) {
+	by := j.dyn.by
+	if j.dyn.kept > 0 || j.dropped || !by.left && by.jobs[len(by.jobs)-1] == j {
+		return
 	}
+	j.dropped = true
+	by.jobs = slices.DeleteFunc(by.jobs, func(o *job) bool { return o == j })
+	c.touch(j)
+	c.endLeft(by)
 }
 
 // rowData lists the names of what a row has made.

@@ -84,14 +84,21 @@ func (c *Core) hostGrant(from string, m *comms.Grant) {
 		if _, twice := c.hosts[grantKey{from, t.Grant}]; twice {
 			continue
 		}
-		if err == nil {
-			err = shape.takes(t)
+		why := err
+		if why == nil {
+			why = shape.takes(t)
 		}
-		if err != nil {
-			c.report(n, comms.GrantItem{Grant: t.Grant, Over: true, Back: err.Error()})
+		if why != nil {
+			c.report(n, comms.GrantItem{Grant: t.Grant, Over: true, Back: why.Error()})
 			continue
 		}
 		c.hostTask(n, m, shape, t)
+	}
+	for _, j := range n.sortedHosted() { // none was taken
+		if j.dyn.kept == 0 {
+			c.forgetHosted(j)
+			break
+		}
 	}
 }
 
@@ -398,21 +405,26 @@ func (c *Core) endHosted(at rowRef) {
 // forgetHosted follows when a row of a job of hosted tasks was forgotten.
 func (c *Core) forgetHosted(j *job) {
 	n := j.dyn.host.owner
-	if n.guests > 0 && j.dyn.kept > 0 {
+	if j.dyn.kept == 0 && n.hosted[j.dyn.host.key] != j { // it was full, and another took its place
+		c.dropHosting(j)
+	}
+	if n.guests > 0 {
 		return
 	}
 	for _, o := range n.sortedHosted() {
-		full := len(o.tasks) >= mostRows && n.hosted[o.dyn.host.key] != o
-		if o.dyn.kept == 0 && (n.guests == 0 || full) {
-			if n.hosted[o.dyn.host.key] == o {
-				delete(n.hosted, o.dyn.host.key)
-			}
-			o.dropped = true
-			c.touch(o)
+		if o.dyn.kept == 0 {
+			delete(n.hosted, o.dyn.host.key)
+			c.dropHosting(o)
 		}
 	}
-	if n.guests == 0 {
-		c.unmeet(n)
+	c.unmeet(n)
+}
+
+// dropHosting ends a job of hosted tasks that has no row.
+func (c *Core) dropHosting(j *job) {
+	if !j.dropped {
+		j.dropped = true
+		c.touch(j)
 	}
 }
 

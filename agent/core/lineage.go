@@ -402,7 +402,7 @@ func (c *Core) readsLack(at rowRef, why string) {
 func (c *Core) restartParent(by *caller, why string) bool {
 	r := by.run
 	switch {
-	case by.once || by.left || r != nil && r.ex.session != nil:
+	case !by.repeats() || by.left:
 		return false
 	case r == nil || r.abort != nil:
 		return true
