@@ -408,7 +408,7 @@ func (r *run) largeArgument(f *Future, w *waiter) (comms.Desc, bool, error) {
 	if w == nil {
 		return comms.Desc{}, false, nil // the agent is asked by pump
 	}
-	rd := r.ask(s, readKey{f.output, f.element}, false, w)
+	rd := r.ask(s, readKey{f.output, f.element}, w)
 	c.mu.Lock()
 	done, failed := rd.done, rd.err
 	c.mu.Unlock()

@@ -156,3 +156,36 @@ func TestReadsAtOnce(t *testing.T) {
 	s.goOn(2)
 	s.finish()
 }
+
+// A read that its context ends leaves nothing in the function's hands: the call is dropped with its future.
+func TestReadsThatFailHoldNothing(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s, _ := startCallerWithStore(t, func(ctx context.Context, s *callScript) error {
+		f := s.goes(ctx, "ramp", big).Output(0)
+		if _, err := Wait(ctx, []*Future{f}, 1); err != nil {
+			return err
+		}
+		if _, err := f.Get(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("Get by a context that ends: %v", err)
+		}
+		c := s.exec.current.called()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if f.call.state.pinned {
+			t.Error("the call is held for a value that the function was not given")
+		}
+		return nil
+	})
+	s.items(1)
+	s.waits(1)
+	far := s.desc(ramp(big), 0, 0)
+	far.Place = comms.Place{Kind: comms.PlaceAgent, Where: "host"}
+	s.ends(comms.CallEnd{Ref: at(0), Outputs: []comms.Desc{far}})
+	s.goOn(1)
+	next[*comms.CallRead](s)
+	cancel()
+	s.waits(2)
+	s.goOn(2)
+	<-s.over
+}

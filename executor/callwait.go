@@ -130,9 +130,8 @@ func (r *run) awaitElement(ctx context.Context, s *callState, n uint64) (bool, e
 	return false, nil
 }
 
-// ask asks the agent for a dataset of a call in memory, once. With keep, only Release drops
-// the call: a value will lie in that memory. w waits for it.
-func (r *run) ask(s *callState, k readKey, keep bool, w *waiter) *readState {
+// ask asks the agent for a dataset of a call in memory, once. w waits for it.
+func (r *run) ask(s *callState, k readKey, w *waiter) *readState {
 	c := r.called()
 	c.mu.Lock()
 	rd := s.readOf(k)
@@ -149,7 +148,6 @@ func (r *run) ask(s *callState, k readKey, keep bool, w *waiter) *readState {
 		rd.sets = append(rd.sets, w)
 		w.released = s.released
 	}
-	s.pinned = s.pinned || keep
 	c.mu.Unlock()
 	if fresh {
 		r.flushCalls()
@@ -159,10 +157,10 @@ func (r *run) ask(s *callState, k readKey, keep bool, w *waiter) *readState {
 }
 
 // bring has a dataset of a call brought into memory, where it stays until the run ends or
-// the call is dropped.
+// the call is dropped. With keep the function is given that memory: only Release drops the call then.
 func (r *run) bring(ctx context.Context, s *callState, k readKey, keep bool) (comms.Desc, []byte, error) {
 	c, w := r.called(), newWaiter()
-	rd := r.ask(s, k, keep, w)
+	rd := r.ask(s, k, w)
 	err := r.block(ctx, w, nil, func() bool { return rd.done })
 	c.mu.Lock()
 	rd.sets = slices.DeleteFunc(rd.sets, func(o *waiter) bool { return o == w })
@@ -174,6 +172,11 @@ func (r *run) bring(ctx context.Context, s *callState, k readKey, keep bool) (co
 		return comms.Desc{}, nil, r.exec.reg.Wrap(rd.err)
 	}
 	rd.once.Do(func() { rd.bytes, rd.fault = r.bytes(resultOfCall, &rd.desc) })
+	if keep && rd.fault == nil {
+		c.mu.Lock()
+		s.pinned = true
+		c.mu.Unlock()
+	}
 	return rd.desc, rd.bytes, rd.fault
 }
 
@@ -190,7 +193,7 @@ func (r *run) releaseViews(s *callState) {
 	}
 	c.mu.Unlock()
 	for _, rd := range reads {
-		rd.once.Do(func() {})
+		rd.once.Do(func() { rd.fault = errReleased }) // for a Get beside this
 		r.mem.release(rd.bytes)
 	}
 }

@@ -249,8 +249,8 @@ func (f *Future) ask() {
 	if d == nil || d.Place.Kind == comms.PlaceInline {
 		return
 	}
-	if codec, err := s.run.exec.reg.Codecs.For(f.typ); err == nil {
-		s.run.ask(s, readKey{f.output, 0}, codec.Aliases(), nil)
+	if _, err := s.run.exec.reg.Codecs.For(f.typ); err == nil {
+		s.run.ask(s, readKey{f.output, 0}, nil)
 	}
 }
 

@@ -108,6 +108,9 @@ func (c *Core) callArgument(by *caller, r *run, at rowRef, i int, in *comms.Call
 		return nil
 	case comms.FromInput:
 		return c.passInput(r, at, i, in)
+	case comms.FromValue:
+	default:
+		return fmt.Errorf("input %s is of source %d, which is none of a call", w.shape.group.Inputs[in.Port].Name, in.From)
 	}
 	d := in.Data
 	d.Ref, d.Attempt, a.form = argRef(at.task, i), 1, argValue

@@ -63,15 +63,9 @@ func (r *Run) link() {
 		c := &r.Calls[i]
 		byName[c.Name], byPlace[callPlace{c.Parent, c.Strand, c.Number}] = i, i
 	}
-	roots := map[string]int{}
-	for i := range r.Tasks {
-		roots[r.Tasks[i].Name] = i
-	}
+	r.roots()
 	for i := range r.Calls {
 		c := &r.Calls[i]
-		if at, ok := roots[c.Task]; ok {
-			c.root = at
-		}
 		if at, ok := byName[c.Parent]; ok && c.Parent != "" && at != i {
 			c.by = at
 		}
@@ -79,6 +73,20 @@ func (r *Run) link() {
 			if at, ok := byPlace[callPlace{c.Parent, in.Strand, in.Number}]; ok && !in.OfParent && at != i {
 				c.from = append(c.from, at)
 			}
+		}
+	}
+}
+
+// roots finds the task of the graph behind each call, by its place among the tasks.
+func (r *Run) roots() {
+	places := map[string]int{}
+	for i := range r.Tasks {
+		places[r.Tasks[i].Name] = i
+	}
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		if at, ok := places[c.Task]; ok {
+			c.root = at
 		}
 	}
 }

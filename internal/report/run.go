@@ -75,6 +75,7 @@ func NewRun(g *dag.Graph, rows []comms.TaskRow, calls []comms.CallRow) (*Run, er
 	}
 	slices.SortFunc(r.Tasks, func(a, b Task) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Index, b.Index)) })
 	r.number()
+	r.roots()
 	return r, nil
 }
 
