@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -294,6 +295,7 @@ var varying = []struct {
 	{regexp.MustCompile(`0x[0-9a-f]+\??`), "0xN"},
 	{regexp.MustCompile(`\S+/(main_test\.go):\d+`), "$1:N"},
 	{regexp.MustCompile(`(cascade |"version":")` + regexp.QuoteMeta(cascade.Version())), "${1}VERSION"},
+	{regexp.MustCompile(`go1[.0-9]*("?, ?(?:"platform":")?)` + runtime.GOOS + "/" + runtime.GOARCH), "GO${1}PLATFORM"},
 	// A task whose start was told before has the run as its cause, a fast one what made it ready.
 	{regexp.MustCompile(`"what":"finished","cause":"[^"]*"`), `"what":"finished","cause":"CAUSE"`},
 	{regexp.MustCompile(`(?m)(\S) {2,}`), "$1  "},
