@@ -158,7 +158,7 @@ func newShape(k comms.CallKind, env *environment) (*callShape, error) {
 	return &callShape{kind: k, group: g, env: env, sum: sum, record: comms.AppendCallKind(k, env.name)}, nil
 }
 
-// What a kind of calls may say: an executor is not trusted with more.
+// Bounds of a kind of calls: an executor is not trusted with more.
 const (
 	mostPorts   = 1 << 12 // inputs, and outputs
 	mostAmount  = 1 << 53 // of a resource
