@@ -31,6 +31,8 @@ var (
 	tallySum    = cascade.Method1(tallies, "Sum", (*tally).sum, "v -> s")
 	tallyFill   = cascade.Method2(tallies, "Fill", (*tally).fill, "n, x -> v")
 	tallyNested = cascade.Method1(tallies, "Nested", (*tally).nested, "n -> x")
+	tallyRead   = cascade.Method1(tallies, "Read", (*tally).read, "all -> x")
+	tallyLend   = cascade.Method0(tallies, "Lend", (*tally).lend, "-> all")
 )
 
 func newTally(_ context.Context, start int) (*tally, error) {
@@ -84,6 +86,16 @@ func (t *tally) fill(_ context.Context, n int, x float64) ([]float64, error) {
 		v[i] = x
 	}
 	return v, nil
+}
+
+// read takes futures in a value.
+func (t *tally) read(ctx context.Context, all map[string]cascade.Future[[]float64]) (int, error) {
+	return len(all), nil
+}
+
+// lend returns a future in a value.
+func (t *tally) lend(ctx context.Context) (map[string]cascade.Future[[]float64], error) {
+	return map[string]cascade.Future[[]float64]{"double": doubleTask.Go(ctx, cascade.Val([]float64{1}))}, nil
 }
 
 // nested calls a function.
@@ -194,6 +206,15 @@ func TestActorEnds(t *testing.T) {
 			_, err := f.Get(ctx)
 			return err
 		}, is: cascade.ErrActorDead, says: []string{"killed: enough"}, then: cascade.ErrActorDead},
+		{name: "a future in an argument", do: func(a cascade.Actor[tally]) error {
+			all := map[string]cascade.Future[[]float64]{"double": doubleTask.Go(ctx, cascade.Val([]float64{1}))}
+			_, err := tallyRead.Go(ctx, a, cascade.Val(all)).Get(ctx)
+			return err
+		}, says: []string{"argument all", "which actors neither take nor return"}},
+		{name: "a future in a result", do: func(a cascade.Actor[tally]) error {
+			_, err := tallyLend.Go(ctx, a).Get(ctx)
+			return err
+		}, says: []string{`output "all"`, "which actors neither take nor return"}},
 		{name: "cancel", do: func(a cascade.Actor[tally]) error {
 			f := tallyDo.Go(ctx, a, cascade.Val("wait"))
 			f.Cancel("not needed")

@@ -427,6 +427,9 @@ func (r *run) largeArgument(f *Future, w *waiter) (comms.Desc, bool, error) {
 	return d, true, nil
 }
 
+// errActorReference refuses what the agent would have to know.
+var errActorReference = errors.New("there is a future in the value, which actors neither take nor return: pass it as an argument of its own, or its value")
+
 // inlineDesc encodes a value into a message.
 func (r *run) inlineDesc(typ reflect.Type, v any) (comms.Desc, bool, error) {
 	codec, err := r.exec.reg.Codecs.For(typ)
@@ -436,6 +439,9 @@ func (r *run) inlineDesc(typ reflect.Type, v any) (comms.Desc, bool, error) {
 	f, err := codec.Encode(v)
 	if err != nil {
 		return comms.Desc{}, false, err
+	}
+	if f.References != nil {
+		return comms.Desc{}, false, errActorReference
 	}
 	if codec.Aliases() {
 		f.Bytes = slices.Clone(f.Bytes) // the caller may change it before the message leaves

@@ -375,6 +375,9 @@ func (a *hostedActor) perform(ctx context.Context, it *comms.ActorCall) ([]comms
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", m.Outputs[i].Name, err)
 		}
+		if f.References != nil {
+			return nil, fmt.Errorf("output %q: %w", m.Outputs[i].Name, errActorReference)
+		}
 		if len(f.Bytes) > mostActorCall {
 			return nil, fmt.Errorf("output %q takes %d bytes, and a method may return %d", m.Outputs[i].Name, len(f.Bytes), mostActorCall)
 		}
