@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
@@ -32,7 +33,29 @@ class Cascade(System):
         self.one()
 
     def stop(self) -> None:
+        cascade.shutdown()
         self.cluster.close()
+
+    def call(self, function: Any, *args: Any) -> Any:
+        """Calls in a session of this program on the cluster, which opens with the first."""
+        if not cascade.is_initialized():
+            cascade.init(self.cluster.address, pip=PACKAGES, py_modules=MODULES, env=VARIABLES, log_to_driver=False)
+        return remote(function).remote(*args)
+
+    def get(self, futures: list[Any]) -> list[Any]:
+        return cascade.get(futures)
+
+    def ends(self, futures: list[Any]) -> Any:
+        for future in cascade.as_completed(futures):
+            yield future.result()
+
+    def put(self, value: Any) -> Any:
+        if not cascade.is_initialized():
+            self.get([self.call(kernels.echo, 1)])
+        return cascade.put(value)
+
+    def stream(self, n: int) -> Any:
+        yield from self.call(tasks.numbers, n)
 
     @staticmethod
     def text(name: str, tasks: dict, outputs: list) -> str:
@@ -140,6 +163,10 @@ class Cascade(System):
                     named["args"] = args
                 refs.append(g.add(getattr(tasks, function.__name__), **named))
         return g, refs
+
+
+Cascade.caller = staticmethod(tasks.many)
+remote = functools.cache(cascade.remote)
 
 
 class OnHosts(Cascade):

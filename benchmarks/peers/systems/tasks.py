@@ -70,3 +70,12 @@ def simulate(args: list) -> int:
 
 def compute(args: int, xs: list | None = None) -> float:
     return kernels.compute(args, *(xs or []))
+
+
+def many(n: int) -> int:
+    """Calls others, and sums what they return."""
+    return sum(cascade.get([cascade.call(kernels.echo, 1) for _ in range(n)]))
+
+
+def numbers(n: int) -> Any:
+    yield from range(n)
