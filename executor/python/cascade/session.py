@@ -71,8 +71,6 @@ class Session:
         self._looks_soon = False  # the session's thread sends what was called within _SOON
         self._made = 0  # calls that there were when it looked
         self.queue = Queue()
-        self.segments: dict[int, str] = {}
-        self.leases: dict[int, m.Lease] = {}  # answers, by token
         self.current: Run | None = None
         self.welcome = m.Welcome()
         self.code = Code("")
@@ -195,16 +193,8 @@ class Session:
             case m.Log():
                 if self._prints is not None:
                     self._prints(message)
-            case m.Segment():
-                if message.close:
-                    self.segments.pop(message.id, None)
-                else:
-                    self.segments[message.id] = message.path
-            case m.Lease():
-                if message.token:
-                    self.leases[message.token] = message
-                else:
-                    self.memory.return_wanted = True
+            case m.Segment() | m.Lease():
+                self.memory.told(message)
             case m.Kind():
                 if not message.close:
                     self._kinds[message.id] = PreparedKind(message)

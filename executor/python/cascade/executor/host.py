@@ -16,8 +16,6 @@ class Host(Protocol):
     """A process that runs tasks for an agent."""
 
     queue: Queue
-    segments: dict[int, str]  # paths
-    leases: dict[int, m.Lease]  # answers, by token
     current: Run | None
     welcome: m.Welcome
     code: Code

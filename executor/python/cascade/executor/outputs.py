@@ -52,11 +52,25 @@ class Memory:
 
     def __init__(self, worker: Host) -> None:
         self._worker = worker
+        self.segments: dict[int, str] = {}  # paths
+        self._leases: dict[int, m.Lease] = {}  # answers, by token
         self.standing: Region | None = None
         self.return_wanted = False  # the agent asks for the standing lease
         self._token = 0
         self.making = threading.RLock()  # held while a value is stored or loaded: threads of a task do it too
         self.aside = Aside()
+
+    def told(self, message: m.Segment | m.Lease) -> None:
+        """Takes what the agent says of its segments and leases."""
+        if isinstance(message, m.Segment):
+            if message.close:
+                self.segments.pop(message.id, None)
+            else:
+                self.segments[message.id] = message.path
+        elif message.token:
+            self._leases[message.token] = message
+        else:
+            self.return_wanted = True
 
     # ---- the call
 
@@ -186,7 +200,7 @@ class Memory:
     def _view(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any]) -> Any:
         """A dataset's bytes in shared memory; for a tensor, which anybody may write to, copies of the pages that he does."""
         place = d.place
-        path = self._worker.segments.get(place.segment)
+        path = self.segments.get(place.segment)
         if path is None:
             raise TypeMismatch(f"it lies in segment {place.segment}, which was not announced")
         if d.size == 0:
@@ -412,8 +426,8 @@ class Memory:
                 self.return_standing()
                 worker.flush()
 
-        worker.until(lambda: token in worker.leases, each)
-        lease = worker.leases.pop(token)
+        worker.until(lambda: token in self._leases, each)
+        lease = self._leases.pop(token)
         if lease.error:
             raise KindError(m.STORE, f"{size} bytes of shared memory: {lease.error}")
         return Region(lease.segment, lease.path or self._path(lease.segment), lease.offset, lease.size)

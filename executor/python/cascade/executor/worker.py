@@ -71,8 +71,6 @@ class Worker:
         self._watches = False  # the helper does so
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
-        self.segments: dict[int, str] = {}
-        self.leases: dict[int, m.Lease] = {}  # answers, by token
         self.current: Run | None = None
         self.over = False  # end now
         self._debug = debug
@@ -150,16 +148,8 @@ class Worker:
                         limit_threads(message.resources.cpu)
                         self._state.adopt({})
                     self.kinds[message.id] = PreparedKind(message)
-            case m.Segment():
-                if message.close:
-                    self.segments.pop(message.id, None)
-                else:
-                    self.segments[message.id] = message.path
-            case m.Lease():
-                if message.token:
-                    self.leases[message.token] = message
-                else:
-                    self.memory.return_wanted = True
+            case m.Segment() | m.Lease():
+                self.memory.told(message)
             case m.Cancel():
                 self._cancel(message)
             case m.CallEnds() | m.CallGo():
