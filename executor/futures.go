@@ -249,9 +249,7 @@ func (f *Future) ask() {
 	if d == nil || d.Place.Kind == comms.PlaceInline {
 		return
 	}
-	if _, err := s.run.exec.reg.Codecs.For(f.typ); err == nil {
-		s.run.ask(s, readKey{f.output, 0}, nil)
-	}
+	s.run.ask(s, readKey{f.output, 0}, nil)
 }
 
 // read returns the value of a call that has ended.

@@ -75,7 +75,8 @@ func (c *Core) hostGrant(from string, m *comms.Grant) {
 		c.hostReferences(n, m)
 		return
 	}
-	shape, err := c.hostedShape(n, m)
+	j := c.hostingJob(n, m, false, len(m.Tasks))
+	shape, err := c.hostedShape(j, m)
 	if c.leaving != nil {
 		err = fmt.Errorf("agent %s leaves the cluster", c.cfg.Agent)
 	}
@@ -94,16 +95,13 @@ func (c *Core) hostGrant(from string, m *comms.Grant) {
 		}
 		c.hostTask(n, m, shape, t)
 	}
-	for _, j := range n.sortedHosted() { // none was taken
-		if j.dyn.kept == 0 {
-			c.forgetHosted(j)
-			break
-		}
+	if j.dyn.kept == 0 { // none was taken
+		c.forgetHosted(j)
 	}
 }
 
-// hostedShape reads what the tasks of a grant share, and finds a job for them.
-func (c *Core) hostedShape(n *neighbour, m *comms.Grant) (*callShape, error) {
+// hostedShape reads what the tasks of a grant share, in the job for them.
+func (c *Core) hostedShape(j *job, m *comms.Grant) (*callShape, error) {
 	kind := m.Kind
 	kind.Inputs, kind.Outputs, kind.RetryOn = slices.Clone(kind.Inputs), slices.Clone(kind.Outputs), slices.Clone(kind.RetryOn)
 	if len(kind.Outputs) == 0 || slices.ContainsFunc(kind.Outputs, func(o comms.KindOut) bool { return o.Generate != dag.GenerateNone }) {
@@ -112,7 +110,6 @@ func (c *Core) hostedShape(n *neighbour, m *comms.Grant) (*callShape, error) {
 	if len(m.Tasks) > mostRows {
 		return nil, fmt.Errorf("one message grants %d tasks, the limit is %d", len(m.Tasks), mostRows)
 	}
-	j := c.hostingJob(n, m, false, len(m.Tasks))
 	if err := j.declare(kind.Environment, m.Environment); err != nil {
 		return nil, err
 	}
