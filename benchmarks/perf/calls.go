@@ -273,23 +273,25 @@ func callWaits(ctx context.Context, b *bench) error {
 
 // putValues is how many values a program puts a second.
 func putValues(ctx context.Context, b *bench) error {
-	return b.withProgram(ctx, func(p *program) error {
-		rtt, err := socketRTT()
+	return b.withProgram(ctx, func(p *program) error { return b.puts(p, "put_1KiB", b.size(100_000, 500), "by a program") })
+}
+
+// puts is how many of n values a program puts a second.
+func (b *bench) puts(p *program, name string, n int, by string) error {
+	rtt, err := socketRTT()
+	if err != nil {
+		return err
+	}
+	var took []float64
+	for range 4 {
+		t, err := p.do(question{What: "put", N: n})
 		if err != nil {
 			return err
 		}
-		n := b.size(100_000, 500)
-		var took []float64
-		for range 4 {
-			t, err := p.do(question{What: "put", N: n})
-			if err != nil {
-				return err
-			}
-			took = append(took, t[0]/1e9)
-		}
-		return b.tell(Figure{Name: "put_1KiB", Value: float64(n) / median(took[1:]), Unit: "puts/s", Baseline: 1 / rtt.Seconds(), BaselineOf: rttName + ", one after another",
-			Note: fmt.Sprintf("%d values by a program, until the agent has them; median of 3", n)})
-	})
+		took = append(took, t[0]/1e9)
+	}
+	return b.tell(Figure{Name: name, Value: float64(n) / median(took[1:]), Unit: "puts/s", Baseline: 1 / rtt.Seconds(), BaselineOf: rttName + ", one after another",
+		Note: fmt.Sprintf("%d values %s, until the agent has them; median of 3", n, by)})
 }
 
 // callMemory is the memory that calls take which wait for a core.

@@ -101,6 +101,11 @@ func (b *bench) withProgram(ctx context.Context, f func(*program) error) (err er
 	if err != nil {
 		return err
 	}
+	return converse(cmd, question{What: "open", State: b.state("embedded")}, f)
+}
+
+// converse starts a program that answers questions on its standard streams, asks the first, and runs f with it.
+func converse(cmd *exec.Cmd, first question, f func(*program) error) (err error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -110,11 +115,11 @@ func (b *bench) withProgram(ctx context.Context, f func(*program) error) (err er
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start a program: %w", err)
+		return fmt.Errorf("start program %s: %w", cmd.Path, err)
 	}
 	p := &program{cmd, in, json.NewEncoder(in), json.NewDecoder(out)}
 	defer func() { err = errors.Join(err, in.Close(), cmd.Wait()) }()
-	if _, err := p.do(question{What: "open", State: b.state("embedded")}); err != nil {
+	if _, err := p.do(first); err != nil {
 		return err
 	}
 	return f(p)

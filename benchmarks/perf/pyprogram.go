@@ -2,7 +2,6 @@ package perf
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,22 +57,11 @@ func pythonCalls(ctx context.Context, b *bench) (err error) {
 	if cmd == nil || err != nil {
 		return err
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start a program in Python: %w", err)
-	}
-	defer func() { err = errors.Join(err, in.Close(), cmd.Wait()) }()
-	p := &program{cmd, in, json.NewEncoder(in), json.NewDecoder(out)}
-	if _, err := p.do(question{What: "open"}); err != nil {
-		return err
-	}
+	return converse(cmd, question{What: "open"}, b.pythonFigures)
+}
+
+// pythonFigures measures what a program in Python does.
+func (b *bench) pythonFigures(p *program) error {
 	for _, m := range []struct {
 		name string
 		run  func(*program) error
@@ -129,21 +117,7 @@ func (b *bench) pythonWaits(p *program) error {
 }
 
 func (b *bench) pythonPuts(p *program) error {
-	rtt, err := socketRTT()
-	if err != nil {
-		return err
-	}
-	n := b.size(20_000, 500)
-	var took []float64
-	for range 4 {
-		t, err := p.do(question{What: "put", N: n})
-		if err != nil {
-			return err
-		}
-		took = append(took, t[0]/1e9)
-	}
-	return b.tell(Figure{Name: "python_put_1KiB", Value: float64(n) / median(took[1:]), Unit: "puts/s", Baseline: 1 / rtt.Seconds(), BaselineOf: rttName + ", one after another",
-		Note: fmt.Sprintf("%d values by a Python program, until the agent has them; median of 3", n)})
+	return b.puts(p, "python_put_1KiB", b.size(20_000, 500), "by a Python program")
 }
 
 func (b *bench) pythonGet(p *program) error {
