@@ -118,13 +118,9 @@ func (a *app) explainCalls(ctx context.Context, client *cascade.Client, j *casca
 	if err != nil {
 		return err
 	}
-	rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), "")
+	rows, err := a.tasksSoFar(ctx, client, j)
 	if err != nil {
 		return err
-	}
-	for i := range rows {
-		a.cutOffTask(&rows[i])
-		soFar(&rows[i], time.Now())
 	}
 	r, err := report.NewRun(g, rows, calls)
 	if err != nil {

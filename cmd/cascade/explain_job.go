@@ -50,13 +50,9 @@ func (a *app) explainJob(ctx context.Context, client *cascade.Client, j *cascade
 	if g.NumTasks() > summaryTasks {
 		return hintedf(a.hint("explain", j.ID().String(), "TASK"), "the job has more than %d tasks: name one", summaryTasks)
 	}
-	rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), "")
+	rows, err := a.tasksSoFar(ctx, client, j)
 	if err != nil {
 		return err
-	}
-	for i := range rows {
-		a.cutOffTask(&rows[i])
-		soFar(&rows[i], time.Now())
 	}
 	x := &jobPath{Job: g.Name, Steps: []pathStep{}}
 	var last *cascade.Progress

@@ -344,6 +344,16 @@ func jobPhases() []string {
 	return []string{"queued", "held", "running", "done", "failed", "cancelled"}
 }
 
+// tasksSoFar lists the tasks of a job, with how long those that run have taken up to now.
+func (a *app) tasksSoFar(ctx context.Context, client *cascade.Client, j *cascade.Job) ([]comms.TaskRow, error) {
+	rows, err := cascade.Rows[comms.TaskRow](ctx, client, comms.QueryTasks, j.ID(), "")
+	for i := range rows {
+		a.cutOffTask(&rows[i])
+		soFar(&rows[i], time.Now())
+	}
+	return rows, err
+}
+
 // soFar sets how long a task that runs has taken up to now. Rows of other things stay.
 func soFar(row any, now time.Time) {
 	t, ok := row.(*comms.TaskRow)

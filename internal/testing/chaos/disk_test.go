@@ -95,6 +95,15 @@ tasks:
 outputs: ["part[*].bytes"]
 `
 
+// smallDisk is a cluster whose agent has little memory, and its state folder on a disk of 256 MiB.
+func smallDisk(t *testing.T) (h *Host, state string) {
+	state = smallfs.Tmpfs(t, t.TempDir(), 256<<20)
+	h = New(t)
+	h.Controller()
+	h.Agent("--state", state, "--store", "32MiB", "--min-free", "16MiB")
+	return h, state
+}
+
 // TestSpillDiskFull: memory and the disk for spilled data are full together. The
 // job ends with an error that names the cause, nothing hangs, and the same job
 // goes through when there is room.
@@ -103,10 +112,7 @@ func TestSpillDiskFull(t *testing.T) {
 	if !smallfs.Enter(t) {
 		return
 	}
-	state := smallfs.Tmpfs(t, t.TempDir(), 256<<20)
-	h := New(t)
-	h.Controller()
-	h.Agent("--state", state, "--store", "32MiB", "--min-free", "16MiB")
+	h, state := smallDisk(t)
 	release := smallfs.Fill(t, state, 8<<20)
 	h.Write("job.yaml", spilling)
 	full := h.Command("submit", "job.yaml", "--wait", "--to", h.Address())
@@ -131,10 +137,7 @@ func TestDiskFullOfValues(t *testing.T) {
 	if !smallfs.Enter(t) {
 		return
 	}
-	state := smallfs.Tmpfs(t, t.TempDir(), 256<<20)
-	h := New(t)
-	h.Controller()
-	h.Agent("--state", state, "--store", "32MiB", "--min-free", "16MiB")
+	h, state := smallDisk(t)
 	s, err := h.ReadyClient(1).Session(t.Context())
 	if err != nil {
 		t.Fatal(err)
