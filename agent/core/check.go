@@ -119,7 +119,7 @@ func (c *Core) checkCalls() error {
 		}
 		guests[at.job.dyn.host.owner]++
 	}
-	for _, s := range c.refs.stays {
+	for _, s := range c.refs.open {
 		out[s.host]++
 	}
 	for _, n := range c.neighbours {

@@ -22,7 +22,7 @@ type outgoing struct {
 	host  *neighbour
 	sent  bool
 	end   *comms.Event // how it has ended; what it made is on its way here
-	stay  *stay        // its host keeps to what its result refers; nil: it refers to nothing there
+	open  *openGrant   // its host keeps to what its result refers; nil: it refers to nothing there
 }
 
 // mostGranted is how many tasks one message grants at most.
@@ -175,7 +175,7 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 	for i := range m.Items {
 		it := &m.Items[i]
 		at, ok := c.away[it.Grant]
-		if s := c.refs.stays[it.Grant]; s != nil && s.host.name == from && !it.Over { // of what goes on there
+		if s := c.refs.open[it.Grant]; s != nil && s.host.name == from && !it.Over { // of what goes on there
 			if len(it.Text) > 0 {
 				c.log(rowRef{s.job, s.task}, it.Stream, it.Text)
 			} else if it.Event != nil {

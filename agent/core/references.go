@@ -38,8 +38,8 @@ type references struct {
 	holds map[*job]map[taskIndex]uint32             // how often each row is listed
 	loose []rowRef                                  // that no list names any more: they are still held
 
-	remotes map[rowRef]*remote // rows that stand for datasets of other agents
-	stays   map[uint64]*stay   // by grant
+	remotes map[rowRef]*remote    // rows that stand for datasets of other agents
+	open    map[uint64]*openGrant // by grant
 }
 
 // list returns what a value refers to.

@@ -95,7 +95,7 @@ func TestReferencesAreFreed(t *testing.T) {
 	if err := s.c.Check(); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.c.refs.lists) + len(s.c.refs.holds) + len(s.c.refs.loose) + len(s.c.refs.remotes) + len(s.c.refs.stays) + len(s.c.loans); n > 0 {
+	if n := len(s.c.refs.lists) + len(s.c.refs.holds) + len(s.c.refs.loose) + len(s.c.refs.remotes) + len(s.c.refs.open) + len(s.c.loans); n > 0 {
 		t.Errorf("%d entries of tables are left: %+v", n, s.c.refs)
 	}
 	for _, j := range s.c.jobs {

@@ -25,12 +25,12 @@ import (
 type remote struct {
 	host *neighbour // that named it
 	of   comms.DatasetID
-	stay *stay  // nil of one in an argument
-	lost string // why it cannot be had any more
+	open *openGrant // nil of one in an argument
+	lost string     // why it cannot be had any more
 }
 
-// stay is a grant that has ended and whose host keeps to what its result refers.
-type stay struct {
+// openGrant is a grant of a task that has ended, and whose host keeps to what its result refers.
+type openGrant struct {
 	grant uint64
 	host  *neighbour
 	job   *job // of the call
@@ -55,16 +55,16 @@ func (c *Core) refsTo(n *neighbour, list []reference) []comms.AgentRef {
 }
 
 // refsFrom finds, or makes, the rows for references that another agent has named in a value of a task.
-func (c *Core) refsFrom(n *neighbour, by *caller, refs []comms.AgentRef, s *stay) []reference {
+func (c *Core) refsFrom(n *neighbour, by *caller, refs []comms.AgentRef, s *openGrant) []reference {
 	list := make([]reference, len(refs))
 	for i := range refs {
 		if r, ok := c.named(refs[i].Of); refs[i].Yours && ok {
 			list[i] = c.origin(r)
 			continue
 		}
-		rm := &remote{host: n, of: refs[i].Of, stay: s}
+		rm := &remote{host: n, of: refs[i].Of, open: s}
 		if refs[i].Yours {
-			rm.lost, rm.stay = "it was freed", nil
+			rm.lost, rm.open = "it was freed", nil
 		}
 		list[i] = reference{rowRef: c.remoteRow(by, rm)}
 	}
@@ -93,8 +93,8 @@ func (c *Core) remoteRow(by *caller, rm *remote) rowRef {
 		c.refs.remotes = map[rowRef]*remote{}
 	}
 	c.refs.remotes[at] = rm
-	if rm.stay != nil {
-		rm.stay.n++
+	if rm.open != nil {
+		rm.open.n++
 	}
 	return at
 }
@@ -106,12 +106,12 @@ func (c *Core) endRemote(at rowRef) {
 		return
 	}
 	delete(c.refs.remotes, at)
-	s := rm.stay
+	s := rm.open
 	if s == nil {
 		return
 	}
-	if s.n--; s.n == 0 && c.refs.stays[s.grant] == s {
-		delete(c.refs.stays, s.grant)
+	if s.n--; s.n == 0 && c.refs.open[s.grant] == s {
+		delete(c.refs.open, s.grant)
 		s.host.out--
 		s.host.used = c.now
 		c.sayGrantEnd(s.host, s.grant)
@@ -176,12 +176,12 @@ func (c *Core) remoteBack(at rowRef, rm *remote) {
 
 // loseRemotes gives up all that an agent keeps for this one. It is told so (told) when what was said before still counts.
 func (c *Core) loseRemotes(n *neighbour, told bool, why string) {
-	for _, grant := range slices.Sorted(maps.Keys(c.refs.stays)) {
-		if c.refs.stays[grant].host != n {
+	for _, grant := range slices.Sorted(maps.Keys(c.refs.open)) {
+		if c.refs.open[grant].host != n {
 			continue
 		}
 		n.out--
-		if delete(c.refs.stays, grant); told {
+		if delete(c.refs.open, grant); told {
 			c.sayGrantEnd(n, grant)
 		}
 	}
@@ -201,26 +201,26 @@ func (c *Core) listAway(at rowRef, m *comms.GrantItem) {
 		return
 	}
 	out := at.row().out
-	s := &stay{grant: out.grant, host: out.host, job: at.job, task: at.task}
+	s := &openGrant{grant: out.grant, host: out.host, job: at.job, task: at.task}
 	for i := range m.Refs {
 		if o := m.Refs[i].Place; int(o) < len(at.row().shape.group.Outputs) {
 			c.refs.set(at.job, comms.DatasetRef{Task: at.task, Output: o}, c.refsFrom(out.host, by, m.Refs[i].Refs, s))
 		}
 	}
 	if s.n > 0 {
-		at.row().out.stay = s
+		at.row().out.open = s
 	}
 }
 
 // keepStay keeps a grant whose result refers to what its host has. It tells whether there is one to keep.
 func (c *Core) keepStay(at rowRef, out *outgoing) bool {
-	if out.stay == nil || out.stay.n == 0 || !out.sent || at.job.at(at.task).state != tFinished {
+	if out.open == nil || out.open.n == 0 || !out.sent || at.job.at(at.task).state != tFinished {
 		return false
 	}
-	if c.refs.stays == nil {
-		c.refs.stays = map[uint64]*stay{}
+	if c.refs.open == nil {
+		c.refs.open = map[uint64]*openGrant{}
 	}
-	c.refs.stays[out.grant] = out.stay
+	c.refs.open[out.grant] = out.open
 	return true
 }
 
@@ -264,7 +264,7 @@ func (c *Core) secure(by *caller) {
 	if by.job.hosted() == nil {
 		return
 	}
-	for _, at := range c.sortedRemotes(func(at rowRef, rm *remote) bool { return at.job.dyn.by == by && rm.stay == nil && rm.lost == "" }) {
+	for _, at := range c.sortedRemotes(func(at rowRef, rm *remote) bool { return at.job.dyn.by == by && rm.open == nil && rm.lost == "" }) {
 		if w := at.row(); c.refs.holds[at.job][at.task] > 0 && at.job.data[comms.DatasetRef{Task: at.task}] == nil && w.failed == nil && !w.line.again {
 			c.recompute(at)
 		}
@@ -292,16 +292,16 @@ func (c *Core) awaitedAway() bool {
 
 // checkRemotes compares remote rows with the grants that keep for what they stand.
 func (c *Core) checkRemotes() error {
-	n := map[*stay]int{}
+	n := map[*openGrant]int{}
 	for at, rm := range c.refs.remotes {
 		if c.byJob[at.job.id] != at.job || at.row().shape != borrowed {
 			return fmt.Errorf("job %s: remote row %d is not there", at.job.id, at.task)
 		}
-		if rm.stay != nil {
-			n[rm.stay]++
+		if rm.open != nil {
+			n[rm.open]++
 		}
 	}
-	for grant, s := range c.refs.stays {
+	for grant, s := range c.refs.open {
 		if s.grant != grant || s.n == 0 || s.n != n[s] || c.away[grant].job != nil {
 			return fmt.Errorf("grant %d of agent %s is kept for %d remote rows, counted %d", grant, s.host.name, n[s], s.n)
 		}
