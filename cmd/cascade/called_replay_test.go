@@ -290,6 +290,7 @@ def top(n: int):
 	h.expect(h.start("", "replay", "j", "--task", "top/0"), order+"\n", "put 4498500 yielded [0, 1, 2]\n", "task top/0, attempt 1: done in")
 	h.expect(h.start("", "replay", "j", "--task", "top/0/2"), "total of 1000\n", "note: top/0/1 runs again: what it returned was not recorded")
 	h.expect(h.start("", "replay", "j", "--task", "top"), "task top, attempt 1: done in")
+	t.Setenv("PYTHONUNBUFFERED", "") // what is printed waits in the process of a debugged task, as it does for most users
 	in, keys, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

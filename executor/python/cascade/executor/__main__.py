@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -44,6 +45,9 @@ def main() -> int:
     worker = _worker(address, token, crash, bool(pipes), words, code, bool(debug))
     sys.path[:] = path
     worker.run()
+    for stream in (sys.stdout, sys.stderr):  # under a debugger they are the terminal's or pipes, and nothing else writes what waits
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
     os._exit(0)  # threads that tasks have left behind do not hold it
 
 
