@@ -157,6 +157,7 @@ with cascade.local(store="64MiB", cpu=4, programs=sys.argv[1]) as cluster:
     broken.cancel("it goes on")
     print("what began after it:", join())
 
+    sys.stdout.flush()  # or the child has it, too
     child = os.fork()
     if child == 0:
         for call in (cluster.jobs, job.wait, lambda: job.result(first), lambda: cluster.submit(g)):
