@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import multiprocessing
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -97,10 +98,11 @@ def main():
     with cascade.Pool(4) as pool:
         print("pool:", pool.apply(capture, (1,), {"k": 2}), pool.map(abs, range(-9, 0)), pool.starmap(divmod, [(7, 2), (9, 4)]))
         print("imap:", list(pool.imap(abs, [-1, -2, -3])), sorted(pool.imap_unordered(abs, [-1, -2, -3], 2)), pool.map(abs, []))
-        heard, both = [], threading.Event()
-        good = pool.map_async(abs, [-1, -2], callback=heard.append)
-        bad = pool.apply_async(fails, (1,), error_callback=lambda e: (heard.append(e.both), both.set()))
-        print("async:", good.get(), good.successful(), both.wait(60), bad.successful(), heard)
+        heard: queue.Queue = queue.Queue()
+        good = pool.map_async(abs, [-1, -2], callback=heard.put)
+        bad = pool.apply_async(fails, (1,), error_callback=lambda e: heard.put(e.both))
+        both = sorted((heard.get(timeout=60) for _ in range(2)), key=str)  # in either order
+        print("async:", good.get(), good.successful(), bad.successful(), both)
         os.remove(gate)
         slow = pool.apply_async(until, (gate,))
         try:
