@@ -42,7 +42,6 @@ func (a *app) someCalls(ctx context.Context, client *cascade.Client, j *cascade.
 }
 
 func (a *app) listCallsCommand() *cobra.Command {
-	var filter string
 	c := &cobra.Command{
 		Use: "calls JOB", Short: "List the called tasks of a job or session that have ended",
 		Long: `List the tasks that running tasks of a job, or the program of a session, called
@@ -50,14 +49,18 @@ and that have ended, in the order in which they did. A task that has not ended
 is not listed.
 
 ` + jobHelp,
-		Example: "  cascade ls calls last --filter failed\n  cascade ls calls last --json", Args: cobra.ExactArgs(1),
+		Example: "  cascade ls calls last --status failed\n  cascade ls calls last --family root/3  # and those that it called\n  cascade ls calls last --json", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.withJob(c.Context(), args[0], func(client *cascade.Client, j *cascade.Job) error {
+				filter := a.list.family
+				if filter == "" && len(a.list.status) == 1 {
+					filter = a.list.status[0] // the controller leaves out the others
+				}
 				return listRows[comms.CallRow](c.Context(), a, client, comms.QueryCalls, j.ID(), filter, "name", "function", "state", "tries", "agent", "started", "seconds", "error")
 			})
 		},
 	}
-	c.Flags().StringVar(&filter, "filter", "", "only this task and those that it called, or those of this function or state, such as fit or failed")
+	c.Flags().StringVar(&a.list.family, "family", "", "only those of this function, such as fit, or this task and those that it called, such as root/3")
 	return c
 }
 

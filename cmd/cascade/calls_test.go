@@ -22,7 +22,7 @@ func TestExplainOpenSession(t *testing.T) {
 	if n, err := twiceTask.Go(s.Context(), cascade.Val(4)).Get(s.Context()); err != nil || n != 8 {
 		t.Errorf("twice 4 is %d, %v", n, err)
 	}
-	told := func() bool { return len(h.start("", "ls", "calls", "open", "--filter", "Twice", "--json").wait()) > 0 }
+	told := func() bool { return len(h.start("", "ls", "calls", "open", "--family", "Twice", "--json").wait()) > 0 }
 	for !told() { // the event is committed after the result is here
 	}
 	h.expect(h.start("", "explain", "open"), "session open: running\n", "runs on  agent local, from TIME", "called  1 ended task of 1 function\n", "last end  root/0 at TIME; tasks that have not ended are not told of\n")

@@ -74,12 +74,13 @@ var (
 
 // globalFlags adds the flags of all commands.
 func (a *app) globalFlags(f *pflag.FlagSet) {
-	a.to, a.state = a.getenv("CASCADE_TO"), a.getenv("CASCADE_STATE")
+	a.to, a.state = a.setting("to"), a.setting("state")
 	f.Var(&text{&a.to, "cluster"}, "to", "controller: HOST, HOST:PORT, an address, or the name of a joined cluster; also CASCADE_TO (default the state folder of this host)")
 	f.Var(&text{&a.state, "folder"}, "state", "state folder of this host; also CASCADE_STATE (default cascade/cascade in $XDG_STATE_HOME or ~/.local/state)")
 	f.BoolVar(&a.json, "json", false, "print JSON, one object per line; errors too, on standard error")
 	f.CountVarP(&a.verbose, "verbose", "v", "``log more to standard error; repeat for details")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "write errors only to standard error: no progress, no notes")
+	a.color = a.setting("color")
 	choose(f, &a.color, "color", "", "colours: auto heeds NO_COLOR, CLICOLOR_FORCE and TERM=dumb", colorModes...)
 	f.BoolVar(&a.tcp, "insecure-test-network", false, "permit plain TCP without certificates; only for benchmarks on a private network")
 }
@@ -87,7 +88,7 @@ func (a *app) globalFlags(f *pflag.FlagSet) {
 // progressFlag adds --progress to a command that follows a job.
 func (a *app) progressFlag(c *cobra.Command) {
 	a.progress = ""
-	if mode := a.getenv("CASCADE_PROGRESS"); slices.Contains(progressModes, mode) {
+	if mode := a.setting("progress"); slices.Contains(progressModes, mode) {
 		a.progress = mode
 	}
 	choose(c.Flags(), &a.progress, "progress", "", "progress on standard error: auto is a screen on a terminal, else lines; also CASCADE_PROGRESS", progressModes...)

@@ -21,9 +21,9 @@ func (a *app) sections() []section {
 		{"First steps", []*cobra.Command{a.initCommand(), a.validateCommand(), a.runCommand(), a.statusCommand(), a.topCommand(), a.waitCommand(), a.getCommand(), a.logsCommand(), a.doctorCommand()}},
 		{"Inspect a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand(), a.diffCommand()}},
 		{"Control a job", []*cobra.Command{a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.removeCommand()}},
-		{"Write and plan jobs", []*cobra.Command{a.schemaCommand(), a.importCommand(), a.planCommand(), a.profileCommand()}},
+		{"Write and plan jobs", []*cobra.Command{a.schemaCommand(), a.importCommand(), a.exportCommand(), a.planCommand(), a.profileCommand()}},
 		{"Clusters", []*cobra.Command{a.submitCommand(), a.connectCommand(), a.clusterCommand()}},
-		{"This host", []*cobra.Command{a.environmentCommand(), a.cleanCommand(), a.perfCommand(), a.manCommand(), a.versionCommand()}},
+		{"This host", []*cobra.Command{a.environmentCommand(), a.cleanCommand(), a.perfCommand(), a.configCommand(), a.completionCommand(), a.manCommand(), a.versionCommand()}},
 	}
 }
 

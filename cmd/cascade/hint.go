@@ -14,10 +14,10 @@ import (
 // hint is a command for the user's next line. It repeats the flags that name the cluster
 // or the state, unless the environment says the same.
 func (a *app) hint(words ...string) string {
-	if a.to != a.getenv("CASCADE_TO") {
+	if a.to != a.setting("to") {
 		words = append(words, "--to", a.to)
 	}
-	if a.state != a.getenv("CASCADE_STATE") {
+	if a.state != a.setting("state") {
 		words = append(words, "--state", a.state)
 	}
 	if a.tcp {

@@ -67,6 +67,8 @@ type app struct {
 	quiet    bool
 	verbose  int
 	list     listing
+	config   configuration
+	misled   error  // help was asked for of a command that is not there
 	color    string // mode of --color
 	progress string // mode of --progress
 	tcp      bool
@@ -89,6 +91,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	a.stdout = &output{Writer: a.out, unread: unread}
 	a.out = a.stdout
 	defer a.safe()()
+	a.config = readConfiguration(a.getenv)
 	root := a.command()
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -96,6 +99,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetErr(a.err)
 	ctx, end := a.signals.listen(ctx, a.interrupts, a.unheeded)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.misled
+	}
 	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
 		err = reported{errInterrupted} // who interrupts knows
 	}
@@ -164,6 +170,8 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
 		SilenceErrors: true,
 		Args:          known,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRunE: a.configured,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate(daemon.VersionTemplate)
@@ -175,7 +183,12 @@ Exit codes: 0 success, 1 job failed, 2 bad input, 3 infrastructure, 4 cancelled,
 		root.AddCommand(s.commands...)
 	}
 	width := daemon.WidthOf(a.raw.out)
+	root.SetHelpCommand(a.helpCommand())
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		if args := c.Flags().Args(); len(args) > 0 && c.HasAvailableSubCommands() {
+			a.misled = known(c, args) // a page of another command would not tell it
+			return
+		}
 		if c != root {
 			fmt.Fprint(c.OutOrStdout(), daemon.Help(c, width))
 			return

@@ -350,9 +350,9 @@ func TestScripts(t *testing.T) {
 			case "cascade":
 				line, in, _ := strings.Cut(d.Input, "\n")
 				args := strings.Fields(line)
-				h.environ = nil
+				h.environ = []string{"XDG_CONFIG_HOME=" + h.dir}
 				if place, ok := d.Arg("place"); ok {
-					h.environ = []string{"CASCADE_PARAM_PLACE=" + place.Vals[0]}
+					h.environ = append(h.environ, "CASCADE_PARAM_PLACE="+place.Vals[0])
 				}
 				c := h.start(in, args...)
 				text := c.wait()

@@ -84,8 +84,7 @@ line, and the last line is the summary.
 	job.add(c)
 	c.Flags().StringArrayVarP(&at.files, "output", "o", nil, "write a picture of the plan to an .svg `file`, or a page with hosts and reasons to an .html file; repeatable")
 	c.Flags().Float64Var(&at.cores, "cpu", float64(runtime.NumCPU()), "cores of the host to plan for")
-	at.addPlan(c)
-	amount.Bandwidth(c.Flags(), &at.bandwidth, "bandwidth", "between the --hosts, such as 1Gbit/s (default as measured in the cluster, else 10Gbit/s)")
+	at.add(c)
 	c.Flags().StringVar(&profile, "profile", "", "profile `file` to use instead of the recorded profiles")
 	return c
 }
@@ -157,8 +156,7 @@ func (a *app) planOfJob(ctx context.Context, name string) error {
 type planFor struct {
 	cores       float64
 	hosts       string
-	gbit        float64
-	bandwidth   float64 // bits a second; 0: by gbit
+	bandwidth   float64 // bits a second; 0: as measured
 	files       []string
 	evaluations int
 	seed        uint64
@@ -167,12 +165,7 @@ type planFor struct {
 
 // add makes the flags of a cluster that need not be there, and of the effort.
 func (f *planFor) add(c *cobra.Command) {
-	f.addPlan(c)
-	c.Flags().Float64Var(&f.gbit, "gbit", 0, "bandwidth between the --hosts in Gbit/s (default as measured in the cluster, else 10)")
-	c.Flags().Lookup("gbit").DefValue = "0" // shows no default: the text tells it
-}
-
-func (f *planFor) addPlan(c *cobra.Command) {
+	amount.Bandwidth(c.Flags(), &f.bandwidth, "bandwidth", "between the --hosts, such as 1Gbit/s (default as measured in the cluster, else 10Gbit/s)")
 	c.Flags().StringVar(&f.hosts, "hosts", "", "cluster to plan for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
 	c.Flags().IntVar(&f.evaluations, "evaluations", -1, "number of simulations that search for a better plan; 0 uses the first plan (default 2000, fewer above 500 tasks)")
 	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it
@@ -186,11 +179,8 @@ func (f *planFor) cluster() (planner.Cluster, error) {
 		}
 		return planner.Cluster{Hosts: []planner.Host{{Name: "here", CPU: int64(f.cores * 1000)}}, Whole: true}, nil
 	}
-	if !(f.gbit >= 0 && f.gbit <= 1e6) {
-		return planner.Cluster{}, badInputf("--gbit %g: want a number above 0", f.gbit)
-	}
 	hosts, err := parseHosts(f.hosts)
-	return planner.Cluster{Hosts: hosts, Bandwidth: max(f.bandwidth, f.gbit*1e9) / 8, Latency: planner.DefaultLatency, Whole: true}, err
+	return planner.Cluster{Hosts: hosts, Bandwidth: f.bandwidth / 8, Latency: planner.DefaultLatency, Whole: true}, err
 }
 
 func isPage(path string) bool { return strings.EqualFold(filepath.Ext(path), ".html") }

@@ -34,6 +34,7 @@ type progress struct {
 	late   string          // and which deadlines it was said to miss
 
 	running []comms.TaskRow // that the terminal shows, the oldest first
+	hosts   map[string]int  // on which the tasks of each family run
 	failed  *comms.TaskRow  // the first that failed, if any
 	planned weights         // by which the end is predicted
 	plans   time.Time       // when to ask for the plan again

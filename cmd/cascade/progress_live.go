@@ -22,13 +22,23 @@ const (
 	livePlanEvery = 30 * time.Second
 )
 
-// longestRunning are the tasks of a job that run longest, the oldest first.
-func longestRunning(ctx context.Context, client *cascade.Client, job comms.JobID) ([]comms.TaskRow, error) {
+// longestRunning are the tasks of a job that run longest, the oldest first, and on how many hosts
+// the tasks of each family run, of those that were asked for.
+func longestRunning(ctx context.Context, client *cascade.Client, job comms.JobID) (_ []comms.TaskRow, hosts map[string]int, _ error) {
 	rows, err := cascade.FirstRows[comms.TaskRow](ctx, client, comms.QueryTasks, job, "running", liveAsked)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rows = slices.DeleteFunc(rows, func(r comms.TaskRow) bool { return r.State != "running" }) // the name may be a task's
+	type place struct{ family, host string }
+	seen := map[place]bool{}
+	hosts = map[string]int{}
+	for _, r := range rows {
+		if at := (place{r.Group, r.Agent}); !seen[at] {
+			seen[at] = true
+			hosts[r.Group]++
+		}
+	}
 	slices.SortStableFunc(rows, func(a, b comms.TaskRow) int {
 		switch {
 		case earlier(a.Started, b.Started):
@@ -38,7 +48,7 @@ func longestRunning(ctx context.Context, client *cascade.Client, job comms.JobID
 		}
 		return 0
 	})
-	return rows[:min(len(rows), liveTasks)], nil
+	return rows[:min(len(rows), liveTasks)], hosts, nil
 }
 
 // runningTasks asks which tasks run, which failed and what the plan is, so often that the controller
@@ -48,8 +58,8 @@ func (s *progress) runningTasks(ctx context.Context, client *cascade.Client, p *
 	if client == nil || now.Before(s.asks) {
 		return
 	}
-	if rows, err := longestRunning(ctx, client, p.Job); err == nil { // else what was known last is shown
-		s.running = rows
+	if rows, hosts, err := longestRunning(ctx, client, p.Job); err == nil { // else what was known last is shown
+		s.running, s.hosts = rows, hosts
 	}
 	sum := total(p)
 	if sum.Failed > 0 && s.failed == nil {
@@ -74,7 +84,11 @@ func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 	done := sum.Done + sum.Failed + sum.Skipped + sum.Cancelled
 	clock, width := wholeSeconds(s.now().Sub(s.start)), 30
 	if left := s.planned.left(p); left >= 1 && sum.Running > 0 {
-		clock += fmt.Sprintf(", about %s left", wholeSeconds(time.Duration(left*1e9)))
+		rest := time.Duration(left * 1e9)
+		clock += fmt.Sprintf(", about %s left", wholeSeconds(rest))
+		if rest >= time.Minute {
+			clock += s.now().Add(rest).Format(", until 15:04")
+		}
 	}
 	if s.foot != nil {
 		if columns, _ := s.foot.size(); columns < 80 {
@@ -93,7 +107,7 @@ func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 		}
 		for _, g := range shown {
 			ended := g.Done + g.Failed + g.Skipped + g.Cancelled
-			lines = append(lines, styleText(groupStyle(g), fmt.Sprintf("  %-*s %s %s", name, g.Group, bar(ended, g.Total, 10), counts(g))))
+			lines = append(lines, styleText(groupStyle(g), fmt.Sprintf("  %-*s %s %s", name, g.Group, bar(ended, g.Total, 10), s.familyLine(g))))
 		}
 	}
 	if more > 0 {
@@ -111,6 +125,19 @@ func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 		lines = append(lines, styleText(styleYellow, "  "+text))
 	}
 	return lines
+}
+
+// familyLine says how a family stands, how long a task of it takes by the plan, and on how many
+// hosts it runs when that is not one.
+func (s *progress) familyLine(g comms.GroupCounts) string {
+	text := counts(g)
+	if each := time.Duration(s.planned.each[g.Group] * 1e9); each >= time.Second && g.Total > 1 {
+		text += ", about " + wholeSeconds(each) + " each"
+	}
+	if n := s.hosts[g.Group]; n > 1 && g.Running > 0 {
+		text += fmt.Sprintf(", on %d hosts", n)
+	}
+	return text
 }
 
 // failureLines are the first failure and the last lines that its task wrote.

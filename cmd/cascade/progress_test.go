@@ -175,7 +175,7 @@ func TestTakenText(t *testing.T) {
 func TestRunScreen(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 1, 30, 0, time.UTC)
 	s := &progress{a: &app{}, now: func() time.Time { return now }, start: now.Add(-90 * time.Second),
-		planned: weights{total: 100, each: map[string]float64{"read": 1, "model": 20, "post": 2}},
+		planned: weights{total: 100, each: map[string]float64{"read": 1, "model": 20, "post": 2}}, hosts: map[string]int{"model": 2},
 		running: []comms.TaskRow{{Name: "model[2]", State: "running", Started: "2026-11-20T08:00:50Z", Attempt: 1}, {Name: "model[1]", State: "running", Started: "2026-11-20T08:01:10Z", Attempt: 2}},
 		failed:  &comms.TaskRow{Name: "model[0]", State: "failed", Error: "exit: the command ended with status 3", LogTail: "one\ntwo\nthree\nfour\n"},
 	}

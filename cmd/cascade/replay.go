@@ -48,8 +48,7 @@ Delve (dlv, which must be in PATH), Python functions under pdb.
 --simulate runs nothing. It predicts how long the job or session would take on
 the hosts where it ran, beside the measured time, and with --hosts on others.
 Each task, also a called one, takes its measured time and writes its measured
-bytes. --export FILE writes such a recording (graph and measurements) in
-WfFormat; FILE may also be a recording of another system.
+bytes. FILE is a recording in WfFormat, of cascade export or of another system.
 
 ` + taskHelp + "\n" + jobHelp,
 		Example: `  cascade replay last --verify
@@ -57,16 +56,15 @@ WfFormat; FILE may also be a recording of another system.
   cascade replay last --from spread --verify
   cascade replay last --task spread[2] --rebuild
   cascade replay mysession --task root/3 --debug
-  cascade replay last --simulate --hosts 8x16c64g --gbit 20
-  cascade replay last --export job.json`,
+  cascade replay last --simulate --hosts 8x16c64g --bandwidth 20Gbit/s`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if f := c.Flags(); !sim.do && (f.Changed("hosts") || f.Changed("gbit") || f.Changed("evaluations") || f.Changed("seed")) {
-				return badInputf("replay: --hosts, --gbit, --evaluations and --seed are for --simulate")
+			if f := c.Flags(); !sim.do && (f.Changed("hosts") || f.Changed("bandwidth") || f.Changed("evaluations") || f.Changed("seed")) {
+				return badInputf("replay: --hosts, --bandwidth, --evaluations and --seed are for --simulate")
 			}
-			if sim.do || sim.export != "" {
+			if sim.do {
 				if verify || len(from) > 0 || one != (taskFlags{}) {
-					return badInputf("replay: --simulate and --export run nothing: give no --verify, --from or --task")
+					return badInputf("replay: --simulate runs nothing: give no --verify, --from or --task")
 				}
 				return a.simulate(c.Context(), args[0], &sim)
 			}
@@ -96,7 +94,6 @@ WfFormat; FILE may also be a recording of another system.
 	c.Flags().BoolVar(&one.debug, "debug", false, "with --task: debug with dlv (Go functions) or pdb (Python functions)")
 	c.Flags().StringVar(&one.executor, "executor", "", "with --task: program with the functions of tasks without an environment")
 	c.Flags().BoolVar(&sim.do, "simulate", false, "predict the duration, where the job ran and on --hosts")
-	c.Flags().StringVar(&sim.export, "export", "", "write the recording to this `file`: graph, times, sizes and hosts in WfFormat")
 	sim.at.add(c)
 	return c
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
-	"github.com/cascade-run/cascade/internal/outfile"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/internal/wfformat"
 	"github.com/cascade-run/cascade/planner"
@@ -18,9 +17,8 @@ import (
 
 // simulateFlags say on which cluster a recording is simulated.
 type simulateFlags struct {
-	do     bool
-	export string
-	at     planFor
+	do bool
+	at planFor
 }
 
 // simulated is what a recording would take on a cluster.
@@ -48,14 +46,6 @@ func (a *app) simulate(ctx context.Context, name string, f *simulateFlags) error
 	b, file, err := a.recordingOf(ctx, name)
 	if err != nil {
 		return err
-	}
-	if f.export != "" {
-		if err := outfile.WriteBytes(f.export, b); err != nil {
-			return badInputf("write recording: %w", err)
-		}
-	}
-	if !f.do {
-		return nil
 	}
 	im, err := wfformat.Read(file, b, wfformat.Defaults())
 	if err != nil {
@@ -141,7 +131,7 @@ func (a *app) record(ctx context.Context, client *cascade.Client, j *cascade.Job
 	}
 	r, left, err := wfformat.Record(g, tasks, calls, kept, agents)
 	if err != nil {
-		return nil, badInputf("replay: %w", err)
+		return nil, badInputf("record the job: %w", err)
 	}
 	if left > 0 {
 		fmt.Fprintf(a.err, "note: %s did not end well and %s not in the recording\n", plural(left, "task"), isOrAre(left))

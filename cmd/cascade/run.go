@@ -209,7 +209,7 @@ for the job and copies no outputs: the cluster keeps them for cascade get. With
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.to == "" {
-				return badInputf("submit needs a cluster: give --to ADDRESS or set CASCADE_TO; to run on this host use cascade run")
+				return badInputf("submit needs a cluster: give --to ADDRESS, set CASCADE_TO or cascade config set to ADDRESS; to run on this host use cascade run")
 			}
 			g, dir, _, err := a.readChecked(c.Context(), args[0], &job)
 			if err != nil {

@@ -106,7 +106,7 @@ func (a *app) topLines(ctx context.Context, client *cascade.Client, now time.Tim
 	if err != nil {
 		return nil, err
 	}
-	tasks, err := longestRunning(ctx, client, id)
+	tasks, _, err := longestRunning(ctx, client, id)
 	if err != nil {
 		return nil, err
 	}
