@@ -83,19 +83,20 @@ func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 	sum := total(p)
 	done := sum.Done + sum.Failed + sum.Skipped + sum.Cancelled
 	clock, width := wholeSeconds(s.now().Sub(s.start)), 30
-	if left := s.planned.left(p); left >= 1 && sum.Running > 0 {
-		rest := time.Duration(left * 1e9)
-		clock += fmt.Sprintf(", about %s left", wholeSeconds(rest))
-		if rest >= time.Minute {
-			clock += s.now().Add(rest).Format(", until 15:04")
-		}
-	}
 	if s.foot != nil {
 		if columns, _ := s.foot.size(); columns < 80 {
 			width = 10
 		}
 	}
 	lines = append(lines, styleText(styleBold, fmt.Sprintf("%s  %s %s %s", clock, p.Name, bar(done, sum.Total, width), counts(sum))))
+	if left := s.planned.left(p); left >= 1 && sum.Running > 0 {
+		rest := time.Duration(left * 1e9)
+		text := fmt.Sprintf("  about %s left", wholeSeconds(rest))
+		if rest >= time.Minute {
+			text += s.now().Add(rest).Format(", until 15:04")
+		}
+		lines = append(lines, text)
+	}
 	if p.Late != "" {
 		lines = append(lines, styleText(styleBold+";"+styleYellow, "  late: "+p.Late))
 	}
@@ -131,7 +132,7 @@ func (s *progress) live(p *cascade.Progress, why []string) (lines []string) {
 // hosts it runs when that is not one.
 func (s *progress) familyLine(g comms.GroupCounts) string {
 	text := counts(g)
-	if each := time.Duration(s.planned.each[g.Group] * 1e9); each >= time.Second && g.Total > 1 {
+	if each := time.Duration(s.planned.each[g.Group] * 1e9); each >= time.Second && g.Total > 1 && g.Done < g.Total {
 		text += ", about " + wholeSeconds(each) + " each"
 	}
 	if n := s.hosts[g.Group]; n > 1 && g.Running > 0 {
