@@ -61,11 +61,11 @@ var (
 		"story last", "story last --json", "story last bad", "explain last bad", "explain last bad --json", "explain last after", "explain last good[c\u202ed]", "explain last nothing\u202e",
 		"logs last", "logs last bad", "logs last --json", "get last good.text --value", "get last good[c\u202ed].text", "get last good.text --json", "get last after.z",
 		"ls calls last", "ls calls last --json", "explain last", "explain last --json", "explain last bad/" + hostileName + "-0", "explain last bad/0", "graph last --calls --tasks", "graph last --calls --tasks --format svg",
-		"replay last --task bad/" + hostileName + "-0", "graph last --tasks", "timeline last", "report last", "profile show", "profile export", "profile export -o profile.json", "profile diff profile.json", "replay last --simulate", "replay last --task bad", "replay last --task bad --json",
+		"replay last --task bad/" + hostileName + "-0", "graph last --tasks", "timeline last", "report last", "profile show", "profile export", "profile export -o profile.json", "profile diff profile.json", "replay last --simulate", "export last", "replay last --task bad", "replay last --task bad --json",
 		"rerun last", "rerun last bad", "hold last", "release last", "cancel last", "import job.yaml imported.yaml", "submit job.yaml", "ls environments", "environment x\u202e", "rm environments --dry-run", "wait last", "diff last last", "diff last last --json", "cancel last nobody",
 		"rm jobs last --yes", "no\u202ecommand", "status no\x1bjob", "run no\u202efile.yaml", "run \x1bjob.yaml",
 	}
-	harmlessCommands = []string{"doctor", "schema", "version", "perf", "clean", "completion", "help", "connect", "cluster", "profile import", "ls members", "ls tokens", "rm members", "init", "man", "top"} // top draws as the progress does
+	harmlessCommands = []string{"doctor", "schema", "version", "perf", "clean", "completion", "help", "connect", "cluster", "profile import", "ls members", "ls tokens", "rm members", "init", "man", "config", "top"} // TestTopScreen has the hostile job
 )
 
 // Text of a job's author and of its tasks does nothing to the terminal of the one who

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/report"
+	"github.com/cascade-run/cascade/internal/screen"
 )
 
 // The most jobs and hosts that top shows.
@@ -26,8 +28,11 @@ func (a *app) topCommand() *cobra.Command {
 		Use:   "top",
 		Short: "Show what runs now: hosts, jobs and their oldest tasks",
 		Long: `Show the hosts with what they have and what runs there, the jobs that have not
-ended, and the tasks of the newest job that run longest, again every second
-until an interrupt (Ctrl-C). Where there is no terminal it is shown once.`,
+ended, and the tasks of one of them that run longest, again every second. Arrow
+keys choose a job, Enter shows its families, its predicted end, its first
+failure and what it waits for, Esc returns. h holds the chosen job, r releases
+it, c cancels it; each asks first. q ends. Where there is no terminal everything
+is shown once.`,
 		Example: "  cascade top\n  cascade top --to hpc",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -36,93 +41,113 @@ until an interrupt (Ctrl-C). Where there is no terminal it is shown once.`,
 			}
 			ctx := c.Context()
 			return a.listing(a.withJobs(ctx, func(client *cascade.Client) error {
-				live := a.onTerminal(a.raw.out) && a.getenv("TERM") != "dumb"
-				screen := &display{to: a.raw.out, size: func() (int, int) { return terminalSize(a.raw.out) }, styled: func(style, text string) string { return a.styled(a.raw.out, style, text) }}
-				for {
-					lines, err := a.topLines(ctx, client, time.Now())
-					if err != nil {
-						return err
-					}
-					if !live {
-						_, err := fmt.Fprintln(a.out, plainLines(lines))
-						return err
-					}
-					if err := screen.draw(lines); err != nil {
-						return err
-					}
-					select {
-					case <-time.After(topEvery):
-					case <-ctx.Done():
-						return context.Cause(ctx)
-					}
+				s := &topSource{a: a, client: client}
+				if a.onTerminal(a.raw.out) && a.getenv("TERM") != "dumb" {
+					return a.topScreen(ctx, s)
 				}
+				shot := s.shot(ctx, comms.JobID{}, false)
+				if shot.err != nil {
+					return shot.err
+				}
+				_, err := fmt.Fprintln(a.out, plainLines((&topModel{a: a, shot: shot}).lines()))
+				return err
 			}))
 		},
 	}
 }
 
-// topLines are the lines of top.
-func (a *app) topLines(ctx context.Context, client *cascade.Client, now time.Time) (lines []string, err error) {
-	hosts, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
-	if err != nil {
-		return nil, err
+// topShot is what top shows at a moment.
+type topShot struct {
+	at    time.Time
+	hosts []comms.AgentRow
+	jobs  []comms.JobRow // that have not ended, the newest first
+	of    comms.JobID    // the job that the rest is of
+	tasks []comms.TaskRow
+	page  []string // of that job, when it is wanted
+	err   error
+}
+
+// topSource asks for what top shows.
+type topSource struct {
+	a      *app
+	client *cascade.Client
+	show   *progress // of the job whose page was shown last
+}
+
+// shot asks for what top shows, with the tasks of a job (the newest if it has ended or is none), or
+// with its page. One shot is taken at a time.
+func (s *topSource) shot(ctx context.Context, of comms.JobID, page bool) (shot topShot) {
+	shot.at, shot.of = s.now(), of
+	if page {
+		shot.page, shot.err = s.page(ctx, of)
+		return shot
 	}
-	if a.alone {
-		for i := range hosts {
-			hosts[i].State, hosts[i].Running = "away", 0
+	if shot.hosts, shot.err = cascade.Rows[comms.AgentRow](ctx, s.client, comms.QueryAgents, comms.JobID{}, ""); shot.err != nil {
+		return shot
+	}
+	if s.a.alone {
+		for i := range shot.hosts {
+			shot.hosts[i].State, shot.hosts[i].Running = "away", 0
 		}
 	}
-	jobs, err := cascade.Rows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, comms.FilterOpen)
-	if err != nil {
-		return nil, err
+	if shot.jobs, shot.err = cascade.Rows[comms.JobRow](ctx, s.client, comms.QueryJobs, comms.JobID{}, comms.FilterOpen); shot.err != nil || len(shot.jobs) == 0 {
+		return shot
 	}
-	running := uint64(0)
-	for i := range hosts {
-		running += hosts[i].Running
+	if !slices.ContainsFunc(shot.jobs, func(j comms.JobRow) bool { return j.ID == of.String() }) {
+		if shot.of, shot.err = comms.ParseJobID(shot.jobs[0].ID); shot.err != nil {
+			return shot
+		}
 	}
-	lines = append(lines, styleText(styleBold, fmt.Sprintf("%s  %s, %s that have not ended, %s running", now.Format(time.TimeOnly), plural(len(hosts), "host"), plural(len(jobs), "job"), plural(int(running), "task"))))
-	var grid [][]string
-	for i := range hosts[:min(len(hosts), topHosts)] {
-		h := &hosts[i]
-		grid = append(grid, []string{h.Name, h.State, fmt.Sprintf("%d running", h.Running), fmt.Sprintf("%g cores", h.CPU), size(uint64(h.Memory))})
+	shot.tasks, _, shot.err = longestRunning(ctx, s.client, shot.of)
+	return shot
+}
+
+func (s *topSource) now() time.Time {
+	if s.a.now != nil {
+		return s.a.now()
 	}
-	lines = append(lines, aligned(grid)...)
-	if n := len(hosts) - topHosts; n > 0 {
-		lines = append(lines, fmt.Sprintf("  and %s more", plural(n, "host")))
+	return time.Now()
+}
+
+// page is what cascade run shows of a job while it runs.
+func (s *topSource) page(ctx context.Context, of comms.JobID) ([]string, error) {
+	j := s.client.Job(of)
+	if s.show == nil || s.show.job != of {
+		s.show = &progress{a: s.a, job: of, now: s.now, start: s.now()}
+		rows, err := cascade.Rows[comms.JobRow](ctx, s.client, comms.QueryJobs, of, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if at, err := time.Parse(time.RFC3339Nano, r.Submitted); err == nil && r.ID == of.String() {
+				s.show.start = at
+			}
+		}
 	}
-	grid = nil
-	for i := range jobs[:min(len(jobs), topJobs)] {
-		j := &jobs[i]
-		grid = append(grid, []string{j.Name, j.Phase, bar(j.Done, j.Tasks, 20), fmt.Sprintf("%d/%d done", j.Done, j.Tasks), j.Waits})
+	var last *cascade.Progress
+	err := j.Watch(ctx, time.Second, func(p *cascade.Progress) bool { last = p; return false })
+	if last == nil {
+		return nil, cmp.Or(err, context.Cause(ctx))
 	}
-	lines = append(append(lines, ""), aligned(grid)...)
-	if n := len(jobs) - topJobs; n > 0 {
-		lines = append(lines, fmt.Sprintf("  and %s more", plural(n, "job")))
+	s.show.runningTasks(ctx, s.client, last)
+	var why []string
+	if last.Waits != "" {
+		why = []string{"waits: " + last.Waits}
 	}
-	if len(jobs) == 0 {
-		return append(lines, "  no job runs"), nil
+	lines := s.show.live(last, why)
+	if last.Final {
+		lines = append(lines, "  it has ended: "+last.Phase.String())
 	}
-	id, err := comms.ParseJobID(jobs[0].ID)
-	if err != nil {
-		return nil, err
-	}
-	tasks, _, err := longestRunning(ctx, client, id)
-	if err != nil {
-		return nil, err
-	}
-	grid = nil
-	for i := range tasks {
-		t := &tasks[i]
-		soFar(t, now)
-		grid = append(grid, []string{t.Name, "on " + t.Agent, "for " + report.Seconds(t.Seconds)})
-	}
-	return append(append(lines, ""), aligned(grid)...), nil
+	return lines, nil
 }
 
 // aligned are cells in columns.
 func aligned(rows [][]string) (lines []string) {
 	var widths []int
 	for _, cells := range rows {
+		for i := range cells {
+			cells[i] = screen.Line(cells[i])
+		}
 		for i, text := range cells {
 			if i == len(widths) {
 				widths = append(widths, 0)
