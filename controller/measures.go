@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,8 +87,56 @@ func (c *Controller) Measures() []metrics.Measure {
 		all = append(all, metrics.Measure{Name: "cascade_controller_tasks_restarted_total", Help: restarts,
 			Label: [2]string{"reason", core.RestartReason(r).String()}, Read: counter(&n.restarted[r])})
 	}
+	return append(all, c.standing()...)
+}
+
+// census counts agents and tasks now. The agents are those of their rows: one whose link is broken is away.
+func (c *Controller) census() (n core.Census) {
+	c.turns.Lock()
+	n = c.core.Census()
+	c.heard(n.Agents, time.Now())
+	c.turns.Unlock()
+	c.help() // for what came meanwhile
+	return n
+}
+
+// standing measures agents and tasks by how they stand. One census serves a scrape.
+func (c *Controller) standing() (all []metrics.Measure) {
+	var mu sync.Mutex
+	var taken time.Time
+	var last core.Census
+	read := func(of func(*core.Census) float64) func() float64 {
+		return func() float64 {
+			mu.Lock()
+			defer mu.Unlock()
+			if time.Since(taken) > censusKept {
+				last, taken = c.census(), time.Now()
+			}
+			return of(&last)
+		}
+	}
+	for _, state := range core.AgentStates {
+		all = append(all, metrics.Measure{Name: "cascade_controller_agents", Help: "Agents, by state.", Label: [2]string{"state", state}, Read: read(func(n *core.Census) (found float64) {
+			for _, a := range n.Agents {
+				if a.State == state {
+					found++
+				}
+			}
+			return found
+		})})
+	}
+	for state, of := range map[string]func(*core.Census) float64{
+		"waiting": func(n *core.Census) float64 { return float64(n.Waiting) },
+		"ready":   func(n *core.Census) float64 { return float64(n.Ready) },
+		"running": func(n *core.Census) float64 { return float64(n.Running) },
+	} {
+		all = append(all, metrics.Measure{Name: "cascade_controller_tasks", Help: "Tasks of jobs that have not ended, by state; called tasks are not counted.", Label: [2]string{"state", state}, Read: read(of)})
+	}
 	return all
 }
+
+// censusKept is for how long a census is used.
+const censusKept = 500 * time.Millisecond
 
 func (c *Controller) linksOf(role string) (n float64) {
 	c.mu.Lock()

@@ -306,7 +306,7 @@ func (c *Core) query(l *link, m *comms.Query) {
 
 func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
-		row := comms.AgentRow{Name: a.row.Name, State: "away", Platform: a.row.Platform, CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
+		row := comms.AgentRow{Name: a.row.Name, State: a.stands(), Platform: a.row.Platform, CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
 			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Sessions: a.sessions}
 		for _, r := range a.row.Total.Custom {
 			if row.Resources == nil {
@@ -316,16 +316,6 @@ func (c *Core) agentRows() (rows []comms.AgentRow) {
 		}
 		for _, d := range a.row.Total.Devices {
 			row.Devices = append(row.Devices, comms.DeviceRow(d))
-		}
-		switch {
-		case a.leaving != nil && a.link == nil:
-			row.State = "left"
-		case a.leaving != nil:
-			row.State = "leaving"
-		case a.synced:
-			row.State = "ready"
-		case a.link != nil:
-			row.State = "connecting"
 		}
 		seen := a.row.Seen
 		if a.link != nil {
