@@ -36,7 +36,9 @@ func (c *Core) where(a *agent, m *comms.Where) {
 		}
 	} else if !m.Here && !c.hostMayCome(m) {
 		up := slices.DeleteFunc(c.sortedAgents(), func(b *agent) bool { return b.link == nil })
-		answer.Why = fmt.Sprintf("none of the %d agents that are up has it", len(up))
+		if answer.Why = fmt.Sprintf("none of the %d agents that are up has it", len(up)); len(up) == 1 {
+			answer.Why = "no other agent is up"
+		}
 	}
 	c.send(a.link, answer)
 }

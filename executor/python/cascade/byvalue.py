@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from .executor.code import missing
+
 _MOST = 256  # functions that are kept
 _known: OrderedDict[str, Callable[..., Any]] = OrderedDict()  # by hash; what was used last is at the end
 
@@ -47,9 +49,7 @@ def function(name: str, hash: str, code: bytes) -> Callable[..., Any]:
     try:
         remote = pickle.loads(pickled)
     except Exception as e:
-        name_of = e.name if isinstance(e, ModuleNotFoundError) else None
-        hint = f"; add the package of {name_of} to pip of the environment, or its file to py_modules" if name_of else ""
-        raise NotLoaded(f"function {name} cannot be loaded: {type(e).__name__}: {e}{hint}", traceback.format_exc()) from None
+        raise NotLoaded(f"function {name} cannot be loaded: {type(e).__name__}: {e}{missing(e)}", traceback.format_exc()) from None
     remote._has_come(hash, code)
     while len(_known) >= _MOST:
         _known.popitem(last=False)

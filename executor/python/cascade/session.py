@@ -27,7 +27,7 @@ from .bars import Builds
 from .checks import listed, texts
 from .client import Cluster, connect, local
 from .executor.calls import Calls
-from .executor.code import Code
+from .executor.code import OWN, Code
 from .executor.outputs import Memory
 from .executor.queue import PreparedKind, Queue, Run, Stopped
 from .inputs import host
@@ -552,6 +552,7 @@ def _launcher(cluster: Cluster) -> str:
     words = [
         "env",
         f"PYTHONPATH={os.pathsep.join(paths)}",
+        f"{OWN}={sys.executable}",
         f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', '0')}",
         sys.executable,
         "-c",

@@ -39,6 +39,11 @@ def looks_up():
 
 
 @cascade.remote
+def lacks():
+    import no_such.part  # noqa: F401
+
+
+@cascade.remote
 def factorial(n):
     return 1 if n == 0 else n * cascade.get(factorial.remote(n - 1))
 
@@ -126,6 +131,7 @@ def errors():
             print("\n".join(line for line in shown.splitlines() if line.strip("^~ ") or not line))
     with contextlib.suppress(KeyError):
         print(looks_up.remote().result())
+    print("lacks", tried(lacks.remote().result).replace(sys.executable, "PYTHON"))
     never = until.remote("/none")
     print("first error", tried(lambda: cascade.get([never, fails.remote(1)])))
     never.cancel()

@@ -5,8 +5,22 @@ from __future__ import annotations
 import errno
 import os
 
+# The interpreter of the program that has started the cluster, when its functions run in that.
+OWN = "CASCADE_PROGRAM_PYTHON"
+
 _SHARED = "working_dir and py_modules are shared by tasks and cannot be written to"
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def missing(error: BaseException) -> str:
+    """What to do about a module that is not there; "" for other errors."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    if name is None:
+        return ""
+    own = os.environ.get(OWN)
+    if own:
+        return f"; install its package: {own} -m pip install {name.partition('.')[0]}"
+    return f"; add the package of {name} to pip of the environment, or its file to py_modules"
 
 
 class Code:

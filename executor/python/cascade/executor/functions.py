@@ -13,6 +13,7 @@ from typing import Any
 
 from ..values import element_of, hints_of
 from ..wire.messages import SINGLE, KindIn, KindOut
+from .code import missing
 
 
 class SetupError(Exception):
@@ -48,12 +49,6 @@ def _import(name: str) -> types.ModuleType | None:
         raise SetupError(f"module {name} cannot be imported: {e}{missing(e)}", traceback.format_exc()) from e
     except Exception as e:
         raise SetupError(f"module {name} cannot be imported: {type(e).__name__}: {e}", traceback.format_exc()) from e
-
-
-def missing(error: BaseException) -> str:
-    """Where to name a module that is not there; "" for other errors."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    return f"; add the package of {name} to pip of the environment, or its file to py_modules" if name else ""
 
 
 def _attribute(module: types.ModuleType, path: list[str]) -> Callable[..., Any]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..context import CallFailed, Cancelled, RemoteTraceback
 from ..wire import messages as m
-from .functions import SetupError, missing
+from .code import missing
+from .functions import SetupError
 from .queue import Run, Stopped
 
 if TYPE_CHECKING:
