@@ -346,7 +346,7 @@ func TestHostilePeers(t *testing.T) {
 		"blob of no hash":    func(p *peerEnd) { p.sayBody(&comms.Blob{Hash: "a", Total: 1}, []byte("b")) },
 		"an agent's message": func(p *peerEnd) { p.say(&comms.Register{Agent: "x"}) },
 		"no message": func(p *peerEnd) {
-			if err := p.link.Send([]byte{0xc1}, nil); err != nil {
+			if err := p.linked().Send([]byte{0xc1}, nil); err != nil {
 				p.t.Error(err)
 			}
 		},
@@ -475,7 +475,7 @@ func TestAgentWithBrokenLink(t *testing.T) {
 		return comms.AgentRow{}
 	}
 	until("ready")
-	agent.link.Abort(errors.New("the cable is out"))
+	agent.linked().Abort(errors.New("the cable is out"))
 	row := until("away")
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -37,7 +37,7 @@ func TestLostAgent(t *testing.T) {
 	for len(rows[comms.TaskRow](c, comms.Query{Kind: comms.QueryTasks, Job: testJob(1), Filter: "running"}, 10)) < 2 { // each asks the controller
 	}
 	until("without a loss", func(all []comms.LossRow) bool { return len(all) == 0 })
-	agent.link.Abort(errors.New("the cable is out"))
+	agent.linked().Abort(errors.New("the cable is out"))
 	until("awaited", func(all []comms.LossRow) bool { return len(all) == 1 && all[0].Awaited })
 	said := make(chan struct{})
 	again := &fakeAgent{name: agent.name, inc: agent.inc, hold: true, jobs: agent.jobs} // the same process
@@ -119,7 +119,7 @@ func TestLossOfACancelledJob(t *testing.T) {
 	losses := func() []comms.LossRow {
 		return rows[comms.LossRow](c, comms.Query{Kind: comms.QueryLosses, Job: testJob(1)}, 10)
 	}
-	agent.link.Abort(errors.New("the cable is out"))
+	agent.linked().Abort(errors.New("the cable is out"))
 	for end := time.Now().Add(patience); len(losses()) == 0; { // each asks the controller
 		if time.Now().After(end) {
 			t.Fatal("the loss is never told")

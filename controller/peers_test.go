@@ -158,17 +158,20 @@ func (p *peerEnd) Down(*comms.Link, error) {
 
 func (p *peerEnd) say(m comms.Message) { p.sayBody(m, nil) }
 
-func (p *peerEnd) sayBody(m comms.Message, body []byte) {
+func (p *peerEnd) linked() *comms.Link {
 	p.mu.Lock()
-	l := p.link
-	p.mu.Unlock()
-	if err := l.Send(comms.Encode(m), body); err != nil {
+	defer p.mu.Unlock()
+	return p.link
+}
+
+func (p *peerEnd) sayBody(m comms.Message, body []byte) {
+	if err := p.linked().Send(comms.Encode(m), body); err != nil {
 		p.t.Errorf("send %T: %v", m, err)
 	}
 }
 
 func (p *peerEnd) close() {
-	if err := p.link.Close(); err != nil {
+	if err := p.linked().Close(); err != nil {
 		p.t.Log(err) // the controller may be gone already
 	}
 }

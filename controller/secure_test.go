@@ -327,7 +327,7 @@ func TestMalformedFramesBehindTLS(t *testing.T) {
 		})
 	}
 	p := f.client(m) // a message of a kind that is none
-	if err := p.link.Send([]byte{0x92, 0x7b, 0x90}, nil); err != nil {
+	if err := p.linked().Send([]byte{0x92, 0x7b, 0x90}, nil); err != nil {
 		t.Fatal(err)
 	}
 	<-p.down
