@@ -7,9 +7,13 @@ Pickles run code where they are loaded: results are those of a cluster that the 
 
 from __future__ import annotations
 
+import functools
 import io
+import operator
 import pickle
 import traceback
+import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -37,37 +41,135 @@ def packed(
     function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], shared: Shared | None = None
 ) -> tuple[bytes, list[Future]]:
     """A call as bytes, with the arrays that go beside it."""
+    out = io.BytesIO()
+    pickler = _pickler()(out, protocol=5)
+    pickler.shared, pickler.functions, pickler.beside = shared, [], []
+    pickler.dump((function, args, named))
+    return pickle.dumps((out.getvalue(), pickler.functions), protocol=5), pickler.beside
+
+
+@functools.cache
+def _pickler() -> Any:
     import cloudpickle
 
-    beside: list[Future] = []
-
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def persistent_id(self, obj: Any) -> int | None:
-            if shared is None or type(obj).__name__ != "ndarray" or type(obj).__module__ != "numpy":
+        """Puts arrays beside what it pickles, and functions before it: an executor loads equal ones once."""
+
+        shared: Shared | None
+        functions: list[bytes]
+        beside: list[Future]
+
+        def persistent_id(self, obj: Any) -> tuple[bool, int] | None:
+            if type(obj) is types.FunctionType:
+                code = _code(obj)
+                if code is None:
+                    return None
+                self.functions.append(code)
+                return True, len(self.functions) - 1
+            if self.shared is None or type(obj).__name__ != "ndarray" or type(obj).__module__ != "numpy":
                 return None
             if obj.nbytes < _LARGE or obj.dtype.kind not in "iufc" or not obj.flags.c_contiguous:
                 return None
-            beside.append(shared.future(obj))
-            return len(beside) - 1
+            self.beside.append(self.shared.future(obj))
+            return False, len(self.beside) - 1
 
-    out = io.BytesIO()
-    Pickler(out, protocol=5).dump((function, args, named))
-    return out.getvalue(), beside
+    return Pickler
 
 
-def apply(call: memoryview, beside: Sequence[Any]) -> bytes:
-    """Makes a call, in an executor. An exception is a result too, so that the caller raises the same."""
+class _Varies(Exception):
+    """A function uses what may change while it stays the same object."""
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), types.ModuleType, types.BuiltinFunctionType)
+_codes: weakref.WeakKeyDictionary[types.FunctionType, tuple[list[Any], bytes]] = weakref.WeakKeyDictionary()
+
+
+def _code(function: types.FunctionType) -> bytes | None:
+    """A function of the program's own as a pickle, which is made once while all that it uses is the same.
+
+    None for one that goes by its name, and for one that uses what may change unseen, such as a list: it is pickled anew.
+    """
+    if function.__module__ != "__main__" and "<locals>" not in function.__qualname__:
+        return None
+    used: list[Any] = []
+    try:
+        _uses(function, used)
+    except _Varies:
+        return None
+    known = _codes.get(function)
+    if known is not None and len(known[0]) == len(used) and all(map(operator.is_, known[0], used)):
+        return known[1]
     import cloudpickle
 
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, place: int) -> Any:
-            return beside[place]
+    code: bytes = cloudpickle.dumps(function, protocol=5)
+    _codes[function] = used, code
+    return code
 
+
+def _uses(value: Any, used: list[Any]) -> None:
+    """Lists what a function refers to, and what the functions do that it calls."""
+    if isinstance(value, _PLAIN):
+        used.append(value)
+    elif isinstance(value, type) and value.__module__ not in ("__main__", "__mp_main__") and "<locals>" not in value.__qualname__:
+        used.append(value)
+    elif type(value) is not types.FunctionType or value.__dict__:
+        raise _Varies
+    elif not any(value is u for u in used):
+        used.append(value)
+        if value.__module__ != "__main__" and "<locals>" not in value.__qualname__:
+            return  # it goes by its name
+        used.append(value.__code__)
+        for name in _names(value.__code__):
+            if name in value.__globals__:
+                _uses(value.__globals__[name], used)
+        for cell in value.__closure__ or ():
+            try:
+                _uses(cell.cell_contents, used)
+            except ValueError:  # empty, so far
+                raise _Varies from None
+        for given in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *value.__annotations__.values()):
+            _uses(given, used)
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    """The names that code may look up among globals, with those of the functions in it."""
+    within = [n for part in code.co_consts if isinstance(part, types.CodeType) for n in _names(part)]
+    return tuple(dict.fromkeys((*code.co_names, *within)))
+
+
+@functools.lru_cache(maxsize=256)
+def _loaded(code: bytes) -> Any:
+    return pickle.loads(code)
+
+
+class _Unpickler(pickle.Unpickler):
+    functions: Sequence[bytes]
+    beside: Sequence[Any]
+
+    def persistent_load(self, place: tuple[bool, int]) -> Any:
+        function, i = place
+        return _loaded(self.functions[i]) if function else self.beside[i]
+
+
+def apply(call: memoryview, beside: Sequence[Any] = ()) -> bytes:
+    """Makes a call, in an executor. An exception is a result too, so that the caller raises the same."""
     try:
-        function, args, named = Unpickler(io.BytesIO(call)).load()
+        data, functions = pickle.loads(call)
+        unpickler = _Unpickler(io.BytesIO(data))
+        unpickler.functions, unpickler.beside = functions, beside
+        function, args, named = unpickler.load()
         outcome = True, function(*args, **named)
     except (Exception, SystemExit, KeyboardInterrupt) as e:
         outcome = False, (e.with_traceback(None), "".join(traceback.format_exception(e)))
+    return _answer(outcome)
+
+
+def _answer(outcome: tuple[bool, Any]) -> bytes:
+    if outcome[0] and type(outcome[1]) in (int, float, str, bool, bytes, type(None)):
+        return pickle.dumps(outcome, protocol=5)
+    import cloudpickle
+
     try:
         data: bytes = cloudpickle.dumps(outcome, protocol=5)
     except Exception as e:

@@ -32,6 +32,7 @@ class Executor(concurrent.futures.Executor):
             raise ValueError("max_workers must be greater than 0")
         self._host = context._host or calling._opened()
         self._most = max_workers or _AHEAD * (os.cpu_count() or 1)
+        self._few = self._most - 1 if max_workers else self._most // 2  # under way when others are called: many at once cost less
         self._apply = calling.remote(pickled.apply).options(**(options or context.Options())._asdict())
         self._lock = threading.Condition(threading.Lock())
         self._queue: deque[tuple[concurrent.futures.Future[Any], tuple[bytes, list[context.Future]]]] = deque()
@@ -89,12 +90,13 @@ class Executor(concurrent.futures.Executor):
         for call in calls:
             call.cancel("its pool was terminated")
 
-    def _go_on(self) -> None:
-        """Makes calls, as many as may be under way."""
+    def _go_on(self, below: int | None = None) -> None:
+        """Makes calls, as many as may be under way; none when more are than below."""
         while True:
             with self._lock:
-                if not self._queue or self._under >= self._most:
+                if not self._queue or self._under >= self._most or below is not None and self._under > below:
                     return
+                below = None
                 made, (call, beside) = self._queue.popleft()
                 self._under += 1
                 self._made += 1
@@ -103,7 +105,7 @@ class Executor(concurrent.futures.Executor):
                 self._forget()
                 continue
             try:
-                called = self._apply._at(self._host, (call, beside), {})
+                called = self._apply._at(self._host, (call, beside) if beside else (call,), {})
                 with self._lock:
                     self._calls[place] = made, called
                 called.add_done_callback(functools.partial(self._ended, place))
@@ -122,7 +124,7 @@ class Executor(concurrent.futures.Executor):
             made.set_exception(e)
         del made
         self._forget()
-        self._go_on()
+        self._go_on(self._few)
 
     def _forget(self) -> None:
         with self._lock:

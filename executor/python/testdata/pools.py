@@ -62,6 +62,40 @@ if __name__ == "__main__":
 """
 
 
+factor, seen = 1, [1]
+
+
+def helper(x):
+    return factor * x
+
+
+def uses(x):
+    return helper(x) + len(seen)
+
+
+def counts(n=[0]):  # noqa: B006
+    n[0] += 1
+    return n[0]
+
+
+def adds(n):
+    return lambda x: x + n
+
+
+def current(ex):
+    """A function is as it is when it is submitted, with all that it uses."""
+    global factor, helper
+    first = ex.submit(uses, 2).result()
+    factor = 5
+    second = ex.submit(uses, 2).result()
+    seen.append(1)
+    third = ex.submit(uses, 2).result()
+    helper = abs
+    return first, second, third, ex.submit(uses, -2).result(), [ex.submit(adds(i), 1).result() for i in range(3)], [
+        ex.submit(counts).result() for _ in range(2)
+    ]
+
+
 def main():
     folder = os.environ["FOLDER"]
     cascade.init(store="64MiB", cpu=4, programs=sys.argv[1])
@@ -114,6 +148,7 @@ def main():
     told("a closed pool", lambda: pool.map(abs, [1]))
 
     ex = cascade.Executor(1)
+    print("functions as they are:", *current(ex))
     futures = [ex.submit(until, gate) for _ in range(2)]
     cascade.shutdown()
     for f in futures:

@@ -50,6 +50,7 @@ class Waits:
         self._reads: dict[_Key, m.CallEnd | None] = {}
         self.released: deque[State] = deque()  # of Futures and views that are gone
         self._views: dict[int, Any] = {}  # weak references to mappings of results
+        self._calling = 0  # the thread of callbacks, while it has some: what they call is sent behind the last of them
         self._later: queue.SimpleQueue[Callable[[], Any] | None] | None = None  # callbacks that a thread of theirs calls
         self._awaits = 0  # of coroutines
         self._accompanied = False  # a thread waits for them
@@ -317,8 +318,9 @@ class Waits:
             with self._worker.lock:
                 if state.put is None and state.end is None:
                     state.listeners = [*(state.listeners or ()), told]
-                    self.flush()
-                    self._worker.flush()
+                    if threading.get_ident() != self._calling:
+                        self.flush()
+                        self._worker.flush()
                     if state.end is None:  # or it was told just now
                         return
             told()
@@ -337,11 +339,17 @@ class Waits:
         try:
             with strand("cascade-callbacks"):
                 while (do := todo.get()) is not None:
+                    self._calling = threading.get_ident()
                     try:
                         do()
                     except Exception:
                         sys.excepthook(*sys.exc_info())
                     del do  # and with it what the function keeps
+                    if todo.empty():
+                        self._calling = 0
+                        with self._worker.lock:
+                            self.flush()
+                            self._worker.flush()
         except (RuntimeError, Cancelled):  # the task has ended meanwhile
             pass
 
