@@ -237,7 +237,7 @@ func (x *executor) makeCall(a *act) bool {
 	}
 	m.Items = []comms.CallItem{item}
 	c.vars[a.id], c.refs[v.ref] = v, v
-	v.request = v.sumOfRequest(ins)
+	v.request = c.sumOfRequest(v, ins)
 	x.w.oracle.makesCall(x, v, item.Name)
 	x.send(m)
 	return true
@@ -245,8 +245,9 @@ func (x *executor) makeCall(a *act) bool {
 
 // sumOfRequest is what two tries have in common that make the same call. An input that was recomputed in between is
 // another one, by its attempt, although the simulator's bytes are equal: real ones may differ, and then what a call
-// made of the first must not be taken for what it makes of the second. So with calls that read such a call.
-func (v *callVar) sumOfRequest(ins []comms.CallInput) uint64 {
+// made of the first must not be taken for what it makes of the second. So with calls that read such a call, or whose
+// arguments refer to it.
+func (c *calling) sumOfRequest(v *callVar, ins []comms.CallInput) uint64 {
 	all := []any{v.sum}
 	for i := range ins {
 		if ins[i].From == comms.FromInput {
@@ -255,6 +256,11 @@ func (v *callVar) sumOfRequest(ins []comms.CallInput) uint64 {
 	}
 	for _, of := range v.reads {
 		all = append(all, of.request)
+	}
+	for _, list := range v.lists {
+		for _, to := range list.Refs {
+			all = append(all, c.refs[to.Ref].request)
+		}
 	}
 	return hashOf(all...)
 }

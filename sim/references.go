@@ -98,6 +98,9 @@ func (x *executor) finds(word string, in comms.CallInput) {
 		in.Port = uint32(place)
 		v := &callVar{act: &act{id: -1, what: actCall}, ref: c.number(borrowedStrand), ways: ways{outputs: 1}, borrowed: true, to: x.w.referred[id],
 			asked: map[comms.DatasetRef]*comms.CallEnd{}}
+		if v.request = hashOf(in.Input, in.Item, place); in.From == comms.FromCallValue {
+			v.request = hashOf(c.refs[in.Ref].request, in.Output, in.Element, place)
+		}
 		c.refs[v.ref] = v
 		c.borrowed = append(c.borrowed, v)
 		x.send(&comms.Calls{Run: x.cur.ID, Once: c.prog.once, Items: []comms.CallItem{{Ref: v.ref, Inputs: []comms.CallInput{in}}}})

@@ -177,6 +177,9 @@ func (c *Core) source(j *job, s dag.Source) (state sourceState, n int) {
 	if j.data[ref] != nil {
 		return srcThere, 1
 	}
+	if st := j.streams[outputKey{s.Task, s.Output}]; st != nil && st.ended && s.Element >= st.next {
+		return srcFailed, 0
+	}
 	if !j.overAt(s.Task) || j.tasks[s.Task].state == tFinished {
 		return srcPending, 0
 	}

@@ -130,6 +130,7 @@ func (c *Core) streamEnd(j *job, t taskIndex, output uint32) {
 	}
 	st.ended = true
 	c.unborn(j, t, output)
+	c.skipUnfed(j, t, output)
 	c.streamThere(j, t, output)
 	c.slotsEnded(j, outputKey{t, output})
 }
@@ -155,6 +156,7 @@ func (c *Core) streamFailed(j *job, t taskIndex, output uint32) {
 	}
 	st.torn = st.torn || len(st.lost) > 0
 	c.skipUnborn(j, t, output)
+	c.skipUnfed(j, t, output)
 	for _, e := range slices.Sorted(maps.Keys(st.lost)) {
 		ref := comms.DatasetRef{Task: t, Output: output, Element: e}
 		for _, s := range j.graph.StreamSlots(t, output) {

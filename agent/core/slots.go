@@ -233,6 +233,23 @@ func (c *Core) skipUnborn(j *job, t taskIndex, output uint32) {
 	}
 }
 
+// skipUnfed skips the instances that wait for elements which an ended stream does not have. Each ran when its generator was
+// restarted, with an element that it had made before, and is to run once more.
+func (c *Core) skipUnfed(j *job, t taskIndex, output uint32) {
+	next := j.streams[outputKey{t, output}].next
+	for _, s := range j.graph.StreamSlots(t, output) {
+		for e := next; ; e++ {
+			i, err := j.graph.Instance(s, e)
+			if err != nil || int(i) >= len(j.tasks) {
+				break
+			}
+			if j.tasks[i].state == tWaiting {
+				c.resolveEdge(j, i, comms.DatasetRef{Task: t, Output: output, Element: e}, false)
+			}
+		}
+	}
+}
+
 // countEnded counts an instance that had ended when its element came to be.
 func (c *Core) countEnded(j *job, s int, i taskIndex) {
 	sl, t := &j.slots[s], &j.tasks[i]
