@@ -140,8 +140,8 @@ func drawn(left []work, paces []pace, job pace, abreast float64, seed uint64) []
 		longest, sum := 0.0, 0.0
 		for _, w := range left {
 			takes := w.takes * factors[w.family]
-			if w.ran > 0 { // one that runs for longer than it should has yet a part of that before it
-				takes = max(takes-w.ran, 0.1*w.ran)
+			if takes -= w.ran; takes <= 0 { // it runs for longer than it should: for how much longer grows with that
+				takes = w.ran * (1/math.Sqrt(1-random.Float64()) - 1)
 			}
 			sum += takes
 			longest = max(longest, takes+w.behind*rest)

@@ -2,11 +2,11 @@ package ui
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/report"
 )
 
 // verdict is how a job stands in one word, why, and what can be done: what a person who is called at night
@@ -23,7 +23,7 @@ type advice struct {
 	Words []string `json:"words,omitempty"`
 }
 
-// slowBy is how many times as long as its family a task runs that is called slow.
+// slowBy is how many times as long as its family a task runs that is called slow, and a second more.
 const slowBy = 1.5
 
 // judge says how a job stands.
@@ -118,10 +118,10 @@ func (v *verdict) slow(p *picture, id string) {
 		on[n.Task] = true
 	}
 	for _, t := range p.Slow {
-		if t.Usual <= 0 || t.Seconds < slowBy*t.Usual || len(p.Next) > 0 && !on[t.Task] {
+		if t.Usual <= 0 || t.Seconds < slowBy*t.Usual+1 || len(p.Next) > 0 && !on[t.Task] {
 			continue
 		}
-		v.because("%s runs on %s for %s; tasks of %s usually take %s.", t.Task, t.Host, report.Seconds(t.Seconds), t.Family, report.Seconds(t.Usual))
+		v.because("%s runs on %s for %s; tasks of %s usually take %s.", t.Task, t.Host, span(t.Seconds), t.Family, span(t.Usual))
 		v.do("See why it runs there and what it waited for", "explain", id, t.Task)
 		v.do("Follow what it writes", "logs", id, t.Task, "--follow")
 		return
@@ -138,10 +138,37 @@ func (v *verdict) losses(p *picture) {
 // lost says what became of the time when nothing else explains it.
 func (v *verdict) lost(s *sight, p *picture, id string) {
 	if p.Path != nil && p.Path.Waited > p.Path.Ran/4 {
-		v.because("Tasks on its critical path waited %s for a place, and ran for %s.", report.Seconds(p.Path.Waited), report.Seconds(p.Path.Ran))
+		v.because("Tasks on its critical path waited %s for a place, and ran for %s.", span(p.Path.Waited), span(p.Path.Ran))
 	} else if p.End != nil && p.End.Plan > 0 {
 		took := s.now.Sub(time.Unix(0, s.progress.Started)).Seconds()
-		v.because("It will take %s in all; the plan is %s.", report.Seconds(took+p.End.Expected), report.Seconds(p.End.Plan))
+		v.because("It will take %s in all; the plan is %s.", span(took+p.End.Expected), span(p.End.Plan))
 	}
 	v.do("See what its end waits for", "explain", id)
+}
+
+// span is a duration in seconds for people, as the page says it: 3 min 12 s.
+func span(s float64) string {
+	switch {
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	case s < 9.95:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", s), ".0") + " s"
+	case s < 59.5:
+		return fmt.Sprintf("%.0f s", s)
+	}
+	n := int(math.Round(s))
+	for _, u := range []struct {
+		of, then    int
+		name, below string
+	}{{86400, 3600, "d", "h"}, {3600, 60, "h", "min"}, {60, 1, "min", "s"}} {
+		if n < u.of {
+			continue
+		}
+		text := fmt.Sprintf("%d %s", n/u.of, u.name)
+		if rest := n % u.of / u.then; rest > 0 {
+			text += fmt.Sprintf(" %d %s", rest, u.below)
+		}
+		return text
+	}
+	return "0 s"
 }

@@ -8,7 +8,7 @@ const rate = (bits) => (bits >= 1e9 ? Number((bits / 1e9).toPrecision(3)) + " Gb
 
 function Host({ h }) {
   const share = h.cpu > 0 ? Math.min(1, h.running / h.cpu) : 0;
-  const resources = Object.entries(h.resources || {});
+  const resources = Object.entries(h.resources || {}).filter(([name]) => !/^(agent|host)-/.test(name)); // those tie tasks to a host
   return html`<article class="card">
     <header><h3><${Name} of=${h.name} /></h3><${State} is=${h.state} /></header>
     <div class="meter" role="img" aria-label=${`${h.running} tasks run on ${h.cpu} cores`}><span style=${{ width: share * 100 + "%" }}></span></div>
@@ -16,7 +16,7 @@ function Host({ h }) {
     <dl>
       <div><dt>Memory</dt><dd>${bytes(h.memory)}</dd></div>
       ${h.gpu > 0 && html`<div><dt>Devices</dt><dd>${(h.devices || []).map((d) => d.name + (d.memory ? " (" + bytes(d.memory) + ")" : "")).join(", ") || h.gpu}</dd></div>`}
-      ${resources.length > 0 && html`<div><dt>Resources</dt><dd>${resources.map(([k, v]) => html`<${Name} of=${k + " " + v} /> `)}</dd></div>`}
+      ${resources.length > 0 && html`<div><dt>Resources</dt><dd>${resources.map(([k, v]) => k + ": " + v).join(", ")}</dd></div>`}
       <div><dt>Jobs</dt><dd>${number(h.jobs)}</dd></div>
       <div><dt>Platform</dt><dd>${h.platform || "not known"}</dd></div>
       <div><dt>Heard</dt><dd>${h.seen ? seconds(Math.max(0, (now.value - Date.parse(h.seen)) / 1000)) + " ago" : "not since this page began"}</dd></div>
@@ -34,7 +34,7 @@ export function Hosts() {
   const ready = hosts.filter((h) => h.state === "ready");
   const sum = (f) => ready.reduce((n, h) => n + f(h), 0);
   return html`<div class="title"><h1>Hosts</h1><span class="quiet">${count(hosts.length, "host")}, ${ready.length} ready</span></div>
-    <div class="tiles"><${Tile} label="Running">${number(sum((h) => h.running))} tasks<//><${Tile} label="Cores">${sum((h) => h.cpu)}<//><${Tile} label="Memory">${bytes(sum((h) => h.memory))}<//><${Tile} label="Devices">${sum((h) => h.gpu)}<//></div>
+    <div class="tiles"><${Tile} label="Running tasks">${number(sum((h) => h.running))}<//><${Tile} label="Cores">${sum((h) => h.cpu)}<//><${Tile} label="Memory">${bytes(sum((h) => h.memory))}<//><${Tile} label="Devices">${sum((h) => h.gpu)}<//></div>
     <div class="cards">${hosts.map((h) => html`<${Host} key=${h.name} h=${h} />`)}</div>
     ${links.length > 0 && html`<h2>Links between hosts</h2><div class="scroll"><table><caption class="hidden">Links</caption>
       <thead><tr><th>From</th><th>To</th><th class="number">Bandwidth</th><th class="number">Latency</th><th class="number">Transfers</th><th class="number">Moved</th></tr></thead>

@@ -29,6 +29,7 @@ export function Job({ id, part, query }) {
     : html`<${Empty} title="There is no such part of a job" />`}`;
 }
 
+const slow = (s, usual) => usual > 0 && s > 1.5 * usual && s - usual > 1;
 const took = (s) => s.took + (s.final || !s.started ? 0 : Math.max(0, (now.value - Date.parse(s.started)) / 1000));
 
 function Head({ s, p, id }) {
@@ -50,11 +51,11 @@ const verdicts = { done: "It is done.", failed: "It failed.", cancelled: "It was
 
 function Verdict({ s, p, id }) {
   const v = p.verdict, d = p.deadlines[0], e = p.end;
-  const span = (x) => html`<b><${Time} at=${x.at ?? x.expected} /></b> (${time(x.low_at ?? x.low)} to ${time(x.high_at ?? x.high)})`;
+  const span = (at, low, high) => html`<b><${Time} at=${at} /></b> (${time(low)} to ${time(high)})`;
   return html`<section class=${"verdict " + v.kind} aria-label="How the job stands" aria-live="polite">
     <h2><${State} is=${v.kind === "waiting" ? "queued" : v.kind} /> ${verdicts[v.kind]}
-      ${d ? html` <span class="plain">Deadline of <${Name} of=${d.family} />: <b><${Time} at=${d.at} /></b>${d.missed ? ", which is over" : ""}${d.expected ? html`; expected ${span(d)}, <b>${d.over > 0 ? seconds(d.over) + " too late" : seconds(-d.over) + " in time"}</b>` : ""}.</span>`
-      : e ? html` <span class="plain">Expected end ${span(e)}.</span>` : ""}
+      ${d ? html` <span class="plain">Deadline of <${Name} of=${d.family} />: <b><${Time} at=${d.at} /></b>${d.missed ? ", which is over" : ""}${d.expected ? html`; expected ${span(d.expected, d.low, d.high)}, <b>${d.over > 0 ? seconds(d.over) + " too late" : seconds(-d.over) + " in time"}</b>` : ""}.</span>`
+      : e ? html` <span class="plain">Expected end ${span(e.at, e.low_at, e.high_at)}.</span>` : ""}
       ${s.final ? html` <span class="plain">${s.ended ? html`It ended <${Time} at=${s.ended} /> after ${seconds(s.took)}.` : ""}</span>` : ""}</h2>
     ${s.late && html`<p><${Name} of=${s.late} /></p>`}
     ${v.because.map((text) => html`<p class="because"><${Name} of=${text} /></p>`)}
@@ -97,7 +98,7 @@ function Families({ s, p, id }) {
       <td class="wide"><${Bar} of=${f} /></td>
       <td class="number">${number(f.done)} of ${number(f.total)}</td><td class="number">${f.running || ""}</td><td class="number">${f.ready || ""}</td>
       <td class=${"number" + (f.failed ? " bad" : "")}>${f.failed || ""}</td><td class="number">${f.skipped + f.cancelled || ""}</td>
-      <td class=${"number" + (x.ended && x.planned && x.median > 1.5 * x.planned ? " slow" : "")}>${x.ended ? seconds(x.median) : ""}</td><td class="number">${x.ended ? seconds(x.p90) : ""}</td><td class="number">${x.ended ? seconds(x.most) : ""}</td><td class="number quiet">${x.planned ? seconds(x.planned) : ""}</td></tr>`; })}</tbody></table></div>
+      <td class=${"number" + (x.ended && slow(x.median, x.planned) ? " slow" : "")}>${x.ended ? seconds(x.median) : ""}</td><td class="number">${x.ended ? seconds(x.p90) : ""}</td><td class="number">${x.ended ? seconds(x.most) : ""}</td><td class="number quiet">${x.planned ? seconds(x.planned) : ""}</td></tr>`; })}</tbody></table></div>
     ${s.families.length > shownFamilies && html`<p class="quiet more">${number(rows.length)} of ${count(s.families.length, "family").replace("familys", "families")} shown. <button class="small" onClick=${() => setAll(!all)}>${all ? "Show fewer" : "Show all"}</button></p>`}`;
 }
 
@@ -107,7 +108,7 @@ function Slow({ p, id }) {
   return html`<section><div class="scroll"><table><caption>Running longest for their family</caption>
     <thead><tr><th>Task</th><th>Host</th><th class="number">Runs for</th><th class="number">Usually</th></tr></thead>
     <tbody>${p.slow.map((t) => html`<tr key=${t.task}><td><a class="row" href=${link("jobs", id, "tasks", t.task)}><${Name} of=${t.task} /></a>${t.attempt > 1 ? html` <small class="quiet">attempt ${t.attempt}</small>` : ""}</td><td><${Name} of=${t.host} />${t.silent ? html` <small class="slow">not heard of</small>` : ""}</td>
-      <td class=${"number" + (t.usual && t.seconds > 1.5 * t.usual ? " slow" : "")}>${seconds(age(t))}</td><td class="number">${t.usual ? seconds(t.usual) : "not known"}</td></tr>`)}</tbody></table></div></section>`;
+      <td class=${"number" + (slow(t.seconds, t.usual) ? " slow" : "")}>${seconds(age(t))}</td><td class="number">${t.usual ? seconds(t.usual) : "not known"}</td></tr>`)}</tbody></table></div></section>`;
 }
 
 function Path({ p, id, s }) {
@@ -115,7 +116,7 @@ function Path({ p, id, s }) {
   const steps = [...p.path.list].reverse();
   return html`<section><div class="scroll"><table><caption>Critical path: what the ${s.final ? "end" : "newest task"} waited for, the last first</caption>
     <thead><tr><th>Task</th><th>State</th><th>Host</th><th class="number">Waited</th><th class="number">Ran</th><th class="number">Usually</th></tr></thead>
-    <tbody>${steps.map((t) => html`<tr key=${t.task}><td><a class="row" href=${link("jobs", id, "tasks", t.task)}><${Name} of=${t.task} /></a></td><td><${State} is=${t.state} /></td><td><${Name} of=${t.host} /></td><td class="number">${seconds(t.waited)}</td><td class=${"number" + (t.usual && t.ran > 1.5 * t.usual ? " slow" : "")}>${seconds(t.ran)}</td><td class="number quiet">${t.usual ? seconds(t.usual) : ""}</td></tr>`)}</tbody></table></div>
+    <tbody>${steps.map((t) => html`<tr key=${t.task}><td><a class="row" href=${link("jobs", id, "tasks", t.task)}><${Name} of=${t.task} /></a></td><td><${State} is=${t.state} /></td><td><${Name} of=${t.host} /></td><td class="number">${seconds(t.waited)}</td><td class=${"number" + (slow(t.ran, t.usual) ? " slow" : "")}>${seconds(t.ran)}</td><td class="number quiet">${t.usual ? seconds(t.usual) : ""}</td></tr>`)}</tbody></table></div>
     <p class="quiet more">${number(steps.length)} of ${count(p.path.steps, "step")} shown. They ran for ${seconds(p.path.ran)}, and waited ${seconds(p.path.waited)} for a place.</p></section>`;
 }
 

@@ -9,10 +9,10 @@ const running = (j) => ["running", "queued", "held"].includes(j.phase);
 function Row({ j }) {
   const until = j.ended ? Date.parse(j.ended) : now.value;
   return html`<tr>
-    <td><a class="row" href=${link("jobs", j.id)}><${Name} of=${j.name} /></a><small class="sub">${j.id}</small></td>
+    <td><a class="row" href=${link("jobs", j.id)}><${Name} of=${j.name} /></a><small class="sub narrow-hide">${j.id}</small></td>
     <td><${State} is=${j.phase} /></td>
     <td class="wide"><${Bar} of=${{ total: j.tasks, done: j.done, failed: j.failed }} /><small class="sub">${number(j.done)} of ${number(j.tasks)} done${j.failed ? html`, <b class="bad">${number(j.failed)} failed</b>` : ""}</small></td>
-    <td class="why">${j.waits ? html`<${Name} of=${j.waits} />` : j.error ? html`<span class="bad"><${Name} of=${j.error.split("\n")[0].slice(0, 200)} /></span>` : ""}</td>
+    <td class="why narrow-hide">${j.waits ? html`<${Name} of=${j.waits} />` : j.error ? html`<span class="bad"><${Name} of=${j.error.split("\n")[0].slice(0, 200)} /></span>` : ""}</td>
     <td class="narrow-hide"><${Name} of=${j.tenant || ""} /></td>
     <td class="nowrap"><${Time} at=${j.submitted} /></td>
     <td class="number">${seconds(Math.max(0, (until - Date.parse(j.submitted)) / 1000))}</td>
@@ -21,7 +21,7 @@ function Row({ j }) {
 
 function Table({ rows, caption }) {
   return html`<div class="scroll"><table><caption>${caption}</caption>
-    <thead><tr><th>Job</th><th>State</th><th>Tasks</th><th>Why</th><th class="narrow-hide">Tenant</th><th>Submitted</th><th class="number">Age or length</th></tr></thead>
+    <thead><tr><th>Job</th><th>State</th><th>Tasks</th><th class="narrow-hide">Why</th><th class="narrow-hide">Tenant</th><th>Submitted</th><th class="number">Age or length</th></tr></thead>
     <tbody>${rows.map((j) => html`<${Row} key=${j.id} j=${j} />`)}</tbody></table></div>`;
 }
 

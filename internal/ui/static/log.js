@@ -44,6 +44,6 @@ export function Log({ id, task }) {
   if (!log) return wrong ? html`<${Trouble}>${wrong}<//>` : html`<${Loading} />`;
   const lines = log.text.replace(/\n$/, "").split("\n");
   return html`${wrong && html`<${Trouble}>${wrong}<//>`}
-    <p class="quiet">${log.total === 0 ? "It has written nothing." : html`${log.from > 0 || log.cut ? `The last ${count(lines.length, "line")} of ${bytes(log.total)}` : `All ${count(lines.length, "line")}, ${bytes(log.total)}`}. ${state && state.final ? "" : follow ? "New lines are shown as they come." : "Scroll to the end to follow."}`} <${Command} words=${["logs", id, task]} /></p>
+    <p class="quiet">${log.total === 0 ? "It has written nothing." : html`${log.from > 0 || log.cut ? `The last ${count(lines.length, "line")} of ${bytes(log.total)}` : `${count(lines.length, "line")}, ${bytes(log.total)}`}. ${state && state.final ? "" : follow ? "New lines are shown as they come." : "Scroll to the end to follow."}`} <${Command} words=${["logs", id, task]} /></p>
     ${log.total > 0 && html`<pre class="log tall" ref=${box} onScroll=${scrolled} tabindex="0" role="region" aria-label=${"Log of " + task}>${lines.map((text, i) => html`<${Line} key=${i} text=${text} />`)}</pre>`}`;
 }

@@ -55,7 +55,7 @@ export function Action({ label, title, text, path, words, needs = "submit", task
   const [busy, setBusy] = useState(false);
   const [wrong, setWrong] = useState("");
   const allowed = may(needs);
-  const open = () => { setWrong(""); dialog.current.showModal(); };
+  const open = () => { setWrong(""); dialog.current.showModal(); dialog.current.querySelector(".buttons button").focus(); };
   const go = async () => {
     setBusy(true);
     setWrong("");
@@ -72,7 +72,7 @@ export function Action({ label, title, text, path, words, needs = "submit", task
     <p class="quiet">The same in a shell:</p>
     <p><${Command} words=${words} /></p>
     ${wrong && html`<${Trouble}>${wrong}<//>`}
-    <div class="buttons"><button autofocus onClick=${() => dialog.current.close()}>${keep}</button>
+    <div class="buttons"><button onClick=${() => dialog.current.close()}>${keep}</button>
     <button class=${danger ? "danger" : "primary"} disabled=${busy} onClick=${go}>${title}</button></div>
   </dialog>`;
 }

@@ -85,7 +85,7 @@ export function Timeline({ id, made }) {
   const [tip, setTip] = useState("");
   useEffect(() => {
     if (!t || t.absent || !canvas.current) return undefined;
-    const draw = () => paint(canvas.current, t, drag.current);
+    const draw = () => { if (canvas.current) paint(canvas.current, t, drag.current); };
     draw();
     const watch = new ResizeObserver(draw);
     watch.observe(canvas.current.parentElement);

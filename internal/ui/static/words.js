@@ -17,7 +17,7 @@ export function seconds(s) {
   if (s === 0) return "0 s";
   if (s < 1e-3) return sign + Math.max(1, Math.round(s * 1e6)) + " µs";
   if (s < 1) return sign + Number((s * 1e3).toPrecision(3)) + " ms";
-  if (s < 59.95) return sign + Number(s.toPrecision(s < 10 ? 3 : 4)).toFixed(s < 10 ? 1 : 0).replace(/\.0$/, "") + " s";
+  if (s < 59.5) return sign + s.toFixed(s < 9.95 ? 1 : 0).replace(/\.0$/, "") + " s";
   s = Math.round(s);
   const k = units.findIndex(([, n]) => s >= n);
   const [unit, n] = units[k];
