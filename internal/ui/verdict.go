@@ -51,16 +51,15 @@ func judge(s *sight, p *picture) verdict {
 	if late && !s.progress.Phase.Final() && v.Kind != "held" {
 		v.Kind = "late"
 	}
+	if !s.progress.Phase.Final() { // first what it waits for, then what did not go well
+		v.waits(s)
+		v.slow(p, id)
+		v.losses(p)
+		if len(v.Because) == 0 && late {
+			v.lost(s, p, id)
+		}
+	}
 	v.failures(p, id)
-	if s.progress.Phase.Final() {
-		return v
-	}
-	v.waits(s)
-	v.slow(p, id)
-	v.losses(p)
-	if len(v.Because) == 0 && late {
-		v.lost(s, p, id)
-	}
 	return v
 }
 
