@@ -9,7 +9,7 @@ function Node({ n, of, id, on }) {
   let at = n.x + 8;
   const wide = n.width - 16;
   const counts = of ? order.filter((k) => of[k]).map((k) => number(of[k]) + " " + k).join(", ") : "";
-  return html`<a href=${link("jobs", id, "tasks") + "?filter=" + encodeURIComponent(n.name)} class=${"node" + (on ? " on" : "") + (of && of.failed ? " failed" : of && of.running ? " running" : of && of.done === of.total ? " done" : "")} aria-label=${shown(n.name) + ": " + (counts || "none has begun")}>
+  return html`<a href=${link("jobs", id, "tasks") + "?filter=" + encodeURIComponent(n.name)} class=${"node" + (on ? " on" : "") + (of && of.failed ? " failed" : of && of.running ? " running" : of && of.done === of.total ? " done" : "")}>
     <title>${shown(n.name)}, ${shown(n.runs)}: ${counts || "none has begun"}${of ? " of " + number(of.total) : ""}</title>
     <rect x=${n.x} y=${n.y} width=${n.width} height=${n.height + 8} rx="7" class="box" />
     <rect x=${n.x} y=${n.y + 6} width="4" height=${n.height - 4} rx="2" fill=${n.colour} />
@@ -35,5 +35,5 @@ export function Graph({ s, p, id }) {
       ${g.edges.map((e) => { const [x1, y1, x2, y2] = at(e); return html`<path class=${"edge" + (next.has(g.nodes[e.from].name) && next.has(g.nodes[e.to].name) ? " on" : "")} d=${`M${x1} ${y1}C${x1} ${y1 + 28} ${x2} ${y2 - 28} ${x2} ${y2}`}><title>${shown(e.label || "")}</title></path>`; })}
       ${g.nodes.map((n) => html`<${Node} key=${n.name} n=${n} of=${counts.get(n.name)} id=${id} on=${next.has(n.name)} />`)}
     </svg></div>
-    <details><summary>The same as a table</summary><div class="scroll"><table><thead><tr><th>Family</th><th>Runs</th><th>Feeds</th><th class="number">Tasks</th></tr></thead><tbody>${g.nodes.map((n, i) => html`<tr><td>${shown(n.name)}</td><td>${shown(n.runs)}</td><td>${g.edges.filter((e) => e.from === i).map((e) => shown(g.nodes[e.to].name)).join(", ")}</td><td class="number">${number((counts.get(n.name) || { total: 0 }).total)}</td></tr>`)}</tbody></table></div></details>`;
+    <details><summary>The same as a table</summary><div class="scroll" tabindex="0"><table><thead><tr><th>Family</th><th>Runs</th><th>Feeds</th><th class="number">Tasks</th></tr></thead><tbody>${g.nodes.map((n, i) => html`<tr><td>${shown(n.name)}</td><td>${shown(n.runs)}</td><td>${g.edges.filter((e) => e.from === i).map((e) => shown(g.nodes[e.to].name)).join(", ")}</td><td class="number">${number((counts.get(n.name) || { total: 0 }).total)}</td></tr>`)}</tbody></table></div></details>`;
 }

@@ -36,7 +36,7 @@ export function Hosts() {
   return html`<div class="title"><h1>Hosts</h1><span class="quiet">${count(hosts.length, "host")}, ${ready.length} ready</span></div>
     <div class="tiles"><${Tile} label="Running tasks">${number(sum((h) => h.running))}<//><${Tile} label="Cores">${sum((h) => h.cpu)}<//><${Tile} label="Memory">${bytes(sum((h) => h.memory))}<//><${Tile} label="Devices">${sum((h) => h.gpu)}<//></div>
     <div class="cards">${hosts.map((h) => html`<${Host} key=${h.name} h=${h} />`)}</div>
-    ${links.length > 0 && html`<h2>Links between hosts</h2><div class="scroll"><table><caption class="hidden">Links</caption>
+    ${links.length > 0 && html`<h2>Links between hosts</h2><div class="scroll" tabindex="0"><table><caption class="hidden">Links</caption>
       <thead><tr><th>From</th><th>To</th><th class="number">Bandwidth</th><th class="number">Latency</th><th class="number">Transfers</th><th class="number">Moved</th></tr></thead>
       <tbody>${links.map((l) => html`<tr><td><${Name} of=${l.from || "several"} /></td><td><${Name} of=${l.to} /></td><td class="number">${l.bandwidth ? rate(l.bandwidth) : "–"}</td><td class="number">${l.latency ? seconds(l.latency) : "–"}</td><td class="number">${number(l.flows || 0)}</td><td class="number">${bytes(l.bytes || 0)}</td></tr>`)}</tbody></table></div>
       <p class="quiet more">${count(links.length, "link")} shown${state.more > 0 ? "; there are more: " : "."} ${state.more > 0 && html`<${Command} words=${["profile", "show"]} />`}</p>`}`;
