@@ -43,6 +43,7 @@ type flags struct {
 	network   daemon.Network
 	lateHook  string
 	metrics   string
+	ui        string
 	minFree   string
 	memory    string
 	bytes     string
@@ -69,7 +70,7 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 			if err != nil {
 				return daemon.Bad(err)
 			}
-			return serve(cfg, f.metrics, c.OutOrStdout(), signals)
+			return serve(cfg, f.metrics, f.ui, c.OutOrStdout(), signals)
 		},
 	}
 	s := c.Flags()
@@ -89,6 +90,7 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 	amount.Duration(s, &f.cfg.Silence, "silence", 0, daemon.SilenceHelp)
 	amount.Duration(s, &f.cfg.Unclaimed, "unclaimed", 0, "how long uploaded packages wait for their job before they are deleted (default 10m)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
+	s.StringVar(&f.ui, "ui", "", "serve the live page at this `address` of this host, such as 127.0.0.1:7430; the file ui.url in the state folder has its address with the token (default no page; cascade ui serves it on the machine of a user)")
 	amount.Bandwidth(s, &f.bandwidth, "bandwidth", "planned bandwidth between hosts without measurements, such as 1Gbit/s (default as measured between others, else 10Gbit/s)")
 	s.BoolVar(&f.cfg.Spread, "spread", true, "run a job on several agents if it gains by that; false: each job on one agent")
 	amount.Duration(s, &f.cfg.Steal, "steal", 10*time.Millisecond, "with --spread: minimum saving for which an idle agent steals ready tasks of another; 0: never")
@@ -158,7 +160,7 @@ func (f *flags) config(stderr io.Writer) (controller.Config, error) {
 }
 
 // serve runs a controller until the first signal. The second ends the process.
-func serve(cfg controller.Config, metrics string, stdout io.Writer, signals <-chan os.Signal) error {
+func serve(cfg controller.Config, metrics, page string, stdout io.Writer, signals <-chan os.Signal) error {
 	c, err := controller.New(cfg)
 	if err != nil {
 		return err
@@ -166,5 +168,5 @@ func serve(cfg controller.Config, metrics string, stdout io.Writer, signals <-ch
 	if _, err := fmt.Fprintln(stdout, c.Addr()); err != nil {
 		return errors.Join(fmt.Errorf("print the address: %w", err), c.Close())
 	}
-	return errors.Join(daemon.ServeMeasured(c.Run, signals, metrics, c.Measures(), cfg.Log), c.Close())
+	return errors.Join(daemon.ServeMeasured(withPage(cfg, page, socketOf(cfg.Address), c.Run), signals, metrics, c.Measures(), cfg.Log), c.Close())
 }

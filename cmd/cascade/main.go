@@ -211,7 +211,7 @@ var elsewhere = map[string]string{"jobs": "ls jobs", "list": "ls jobs", "tasks":
 	"ps": "status", "watch": "status last --watch", "resume": "run FILE --resume", "retry": "rerun JOB",
 	"restart": "rerun JOB", "kill": "cancel JOB", "stop": "cancel JOB", "abort": "cancel JOB", "delete": "rm jobs JOB", "forget": "rm jobs JOB", "remove": "rm jobs JOB", "prune": "rm environments", "env": "ls environments", "revoke": "rm members NAME", "members": "ls members", "tokens": "ls tokens",
 	"describe": "status JOB", "show": "status JOB", "info": "status JOB", "events": "story JOB", "pause": "hold JOB", "hosts": "ls hosts", "follow": "status JOB --watch",
-	"new": "init", "create": "init", "dashboard": "top", "compare": "diff JOB JOB", "check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
+	"new": "init", "create": "init", "dashboard": "ui", "web": "ui", "page": "ui", "compare": "diff JOB JOB", "check": "validate FILE", "lint": "validate FILE", "log": "logs JOB", "output": "get JOB TASK.OUTPUT", "fetch": "get JOB TASK.OUTPUT",
 	"start": "run FILE", "dag": "graph FILE", "trace": "timeline JOB", "history": "story JOB", "why": "explain JOB TASK", "gantt": "report JOB -o FILE"}
 
 // known refuses an argument where a subcommand is wanted.

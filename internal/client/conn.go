@@ -123,3 +123,11 @@ func (c *Conn) Secure() (hostPort string, security func(pki.Role) *comms.Securit
 	host, ok := HostPort(strings.Split(c.ctrl.address, ","))
 	return host, c.opts.security, ok && c.opts.Member != nil
 }
+
+// Identity is who this user is to the cluster; false when no certificate says so.
+func (c *Conn) Identity() (id pki.Identity, ok bool) {
+	if c.opts.Member == nil {
+		return id, false
+	}
+	return c.opts.Member.Identity(), true
+}

@@ -107,3 +107,29 @@ func (c *Conn) agentPeer(ctx context.Context, name string, addresses []string) (
 	}
 	return nil, last
 }
+
+// Piece fetches one piece from an agent: of what want names, at most want.Max bytes from want.Offset on.
+// The answer says how many bytes there are in all.
+func (c *Conn) Piece(ctx context.Context, agent string, addresses []string, want comms.Fetch) (*comms.Chunk, []byte, error) {
+	p, err := c.agentPeer(ctx, agent, addresses)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := p.requests.start(func(req uint64) comms.Message {
+		want.Req = req
+		return &want
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer p.requests.end(r)
+	m, body, err := r.Next(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	chunk, ok := m.(*comms.Chunk)
+	if !ok {
+		return nil, nil, fmt.Errorf("unexpected answer %T", m)
+	}
+	return chunk, body, nil
+}

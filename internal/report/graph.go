@@ -200,32 +200,10 @@ func (d *Drawing) SVG() ([]byte, error) {
 	if n := len(d.nodes); n > pictureNodes {
 		return nil, fmt.Errorf("draw %d nodes: a picture shows %d at most; take dot or mermaid, or families instead of tasks", n, pictureNodes)
 	}
-	layers := d.layers()
-	x, y, wide := make([]float64, len(d.nodes)), make([]float64, len(d.nodes)), make([]float64, len(d.nodes))
-	most := 200.0
-	for i := range d.nodes {
-		n := &d.nodes[i]
-		wide[i] = nodeLetter*float64(max(len([]rune(n.title())), len([]rune(n.runs)))) + 20
-	}
-	width := func(layer []int) float64 {
-		w := nodeGap
-		for _, i := range layer {
-			w += wide[i] + nodeGap
-		}
-		return w
-	}
-	for _, layer := range layers {
-		most = max(most, width(layer))
-	}
-	for l, layer := range layers {
-		at := (most-width(layer))/2 + nodeGap
-		for _, i := range layer {
-			x[i], y[i] = at, 20+float64(l)*nodeLayer
-			at += wide[i] + nodeGap
-		}
-	}
+	l := d.layout()
+	x, y, wide := l.x, l.y, l.wide
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="12">`+"\n", most, float64(len(layers))*nodeLayer)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="12">`+"\n", l.width, l.height)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="white"/>`+"\n")
 	for _, e := range d.edges {
 		x1, y1, x2, y2 := x[e.from]+wide[e.from]/2, y[e.from]+nodeHeight, x[e.to]+wide[e.to]/2, y[e.to]
@@ -251,6 +229,40 @@ func (d *Drawing) SVG() ([]byte, error) {
 	}
 	b.WriteString("</svg>\n")
 	return screen.Bytes(b.Bytes()), nil
+}
+
+// layout is where the nodes of a drawing are, in pixels.
+type layout struct {
+	x, y, wide    []float64 // of each node
+	width, height float64   // of all
+}
+
+// layout puts the layers below each other, each in the middle.
+func (d *Drawing) layout() *layout {
+	layers := d.layers()
+	l := &layout{x: make([]float64, len(d.nodes)), y: make([]float64, len(d.nodes)), wide: make([]float64, len(d.nodes)), width: 200, height: float64(len(layers)) * nodeLayer}
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		l.wide[i] = nodeLetter*float64(max(len([]rune(n.title())), len([]rune(n.runs)))) + 20
+	}
+	width := func(layer []int) float64 {
+		w := nodeGap
+		for _, i := range layer {
+			w += l.wide[i] + nodeGap
+		}
+		return w
+	}
+	for _, layer := range layers {
+		l.width = max(l.width, width(layer))
+	}
+	for k, layer := range layers {
+		at := (l.width-width(layer))/2 + nodeGap
+		for _, i := range layer {
+			l.x[i], l.y[i] = at, 20+float64(k)*nodeLayer
+			at += l.wide[i] + nodeGap
+		}
+	}
+	return l
 }
 
 // layers puts each node below all of its producers, and the nodes of a layer in the
