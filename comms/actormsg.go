@@ -1,21 +1,36 @@
 package comms
 
 // Messages between a process that has actors and those that call them, over a direct link
-// (docs/protocol/actors.md). The link has no replay: its end is the end of all that is open on it.
+// (docs/protocol/actors.md). The link has no replay.
+//
+// A call is named by the line of calls to which it belongs and its number in it, not by the link: a caller that links
+// again sends what is unanswered once more, and the actor answers a repeat from what it keeps.
 
-// ActorCalls makes actors and calls their methods, in order: an actor runs the calls of one link
-// in the order in which they come.
+// ActorCalls makes actors and calls their methods. The calls of one handle come in the order of their numbers.
 type ActorCalls struct {
 	Items []ActorCall // oldest first
+	Got   []ActorGot  // answers that the caller has: they are kept no longer
+}
+
+// ActorName names a call.
+type ActorName struct {
+	Handle uint64 // the line of calls: a random number of its holder; not 0
+	Number uint64 // in the line, from 1 on, without gaps
 }
 
 // ActorCall is one call of a method, or (Class) the making of an actor.
 type ActorCall struct {
-	Number uint64 // of this item on its link, by which its end refers to it; never used again
-	Actor  uint64 // which actor; numbered by who makes it
-	Class  string // registered name: the actor is made; "" calls a method
-	Method string // registered name; "" with Class
-	Args   []Desc // in the order of the Go parameters, each in the message
+	Name   ActorName // by which its end refers to it
+	Actor  uint64    // which actor of the process; numbered by the task that has called the process
+	Class  string    // registered name: the actor is made; "" calls a method
+	Method string    // registered name; "" with Class
+	Args   []Desc    // in the order of the Go parameters, each in the message
+}
+
+// ActorGot says which answers a caller has.
+type ActorGot struct {
+	Handle  uint64
+	Through uint64 // all calls of the line up to this number
 }
 
 // ActorEnds tells who has called what became of it.
@@ -24,20 +39,20 @@ type ActorEnds struct {
 }
 
 // ActorEnd is the end of a call; of the item that makes an actor, when its constructor has returned;
-// or (Number 0) of the actor.
+// or (no Name) of the actor.
 type ActorEnd struct {
-	Number  uint64     // of the call; 0: the actor has ended
-	Actor   uint64     // with Number 0: which
+	Name    ActorName  // of the call; zero: the actor has ended
+	Actor   uint64     // without a Name: which
 	Outputs []Desc     // what the method returned, in the message
 	Error   *TaskError // it did not end well; of an actor: why it has ended
 }
 
-// ActorDrop ends actors and calls.
+// ActorDrop ends actors, lines and calls.
 type ActorDrop struct {
-	Actors []uint64 // no handle is left: they end behind the calls that came before; with Kill at once
-	Kill   bool     // the calls that have not ended fail
-	Calls  []uint64 // numbers of calls that are to end
-	Why    string   // for people
+	Kill    []uint64    // actors that end at once: their calls that have not ended fail
+	Handles []uint64    // lines in which no call follows: an actor ends behind the calls of its last line
+	Calls   []ActorName // that are to end
+	Why     string      // for people
 }
 
 // Type returns TypeActorCalls.
@@ -50,8 +65,14 @@ func (*ActorEnds) Type() Type { return TypeActorEnds }
 func (*ActorDrop) Type() Type { return TypeActorDrop }
 
 func (m *ActorCalls) code(c *Coder) {
-	c.Struct(1, func(c *Coder) {
+	c.Struct(2, func(c *Coder) {
 		Slice(c, &m.Items, func(c *Coder, it *ActorCall) { it.code(c) })
+		Slice(c, &m.Got, func(c *Coder, g *ActorGot) {
+			c.Struct(2, func(c *Coder) {
+				Uint(c, &g.Handle)
+				Uint(c, &g.Through)
+			})
+		})
 	})
 }
 
@@ -61,21 +82,28 @@ func (m *ActorCalls) size() int {
 	for i := range m.Items {
 		n += m.Items[i].Size()
 	}
-	return n
+	return n + 16*len(m.Got)
 }
 
 // Size is about what the item takes encoded.
 func (it *ActorCall) Size() int {
-	n := 32 + len(it.Class) + len(it.Method)
+	n := 40 + len(it.Class) + len(it.Method)
 	for i := range it.Args {
 		n += 64 + len(it.Args[i].Place.Bytes)
 	}
 	return n
 }
 
+func (n *ActorName) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &n.Handle)
+		Uint(c, &n.Number)
+	})
+}
+
 func (it *ActorCall) code(c *Coder) {
 	c.Struct(5, func(c *Coder) {
-		Uint(c, &it.Number)
+		it.Name.code(c)
 		Uint(c, &it.Actor)
 		String(c, &it.Class)
 		String(c, &it.Method)
@@ -100,7 +128,7 @@ func (m *ActorEnds) size() int {
 
 // Size is about what the end takes encoded.
 func (e *ActorEnd) Size() int {
-	n := 24
+	n := 32
 	for i := range e.Outputs {
 		n += 64 + len(e.Outputs[i].Place.Bytes)
 	}
@@ -112,7 +140,7 @@ func (e *ActorEnd) Size() int {
 
 func (e *ActorEnd) code(c *Coder) {
 	c.Struct(4, func(c *Coder) {
-		Uint(c, &e.Number)
+		e.Name.code(c)
 		Uint(c, &e.Actor)
 		Slice(c, &e.Outputs, func(c *Coder, d *Desc) { d.code(c) })
 		Pointer(c, &e.Error, func(c *Coder, t *TaskError) { t.code(c) })
@@ -121,9 +149,9 @@ func (e *ActorEnd) code(c *Coder) {
 
 func (m *ActorDrop) code(c *Coder) {
 	c.Struct(4, func(c *Coder) {
-		Slice(c, &m.Actors, Uint[uint64])
-		c.Bool(&m.Kill)
-		Slice(c, &m.Calls, Uint[uint64])
+		Slice(c, &m.Kill, Uint[uint64])
+		Slice(c, &m.Handles, Uint[uint64])
+		Slice(c, &m.Calls, func(c *Coder, n *ActorName) { n.code(c) })
 		String(c, &m.Why)
 	})
 }

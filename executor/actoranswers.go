@@ -2,17 +2,54 @@ package executor
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
 )
 
+// answers are what actors tell at one time, to several links perhaps.
+type answers struct {
+	links []*callerLink
+	now   bool // else they may wait for others
+}
+
+// add answers a call, and keeps the answer until its caller has it. The mutex of the actor is held.
+func (as *answers) add(line *actorLine, e *comms.ActorEnd) {
+	line.kept.Set(e.Name.Number, e)
+	as.tell(line, *e)
+}
+
+// tell tells the caller that has a line something. A caller whose link is broken asks again for what is kept.
+func (as *answers) tell(line *actorLine, e comms.ActorEnd) {
+	l := line.link
+	if l == nil {
+		return
+	}
+	as.now = l.add(e) || as.now
+	if !slices.Contains(as.links, l) {
+		as.links = append(as.links, l)
+	}
+}
+
+// flush sends them. No mutex is held.
+func (as *answers) flush() {
+	for _, l := range as.links {
+		if as.now {
+			l.flush()
+		} else {
+			l.arm()
+		}
+	}
+}
+
 // callerLink is a link to a process that calls actors.
 type callerLink struct {
-	host *actorHost
-	link *comms.Link
-	room chan struct{}
+	host  *actorHost
+	link  *comms.Link
+	order uint64 // later links have greater ones
+	room  chan struct{}
 
 	mu    sync.Mutex
 	ends  []comms.ActorEnd // not sent

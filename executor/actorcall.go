@@ -12,6 +12,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/executor/value"
+	"github.com/cascade-run/cascade/internal/seqmap"
 )
 
 // A run makes actors and calls them. Their calls do not pass the agent (docs/protocol/actors.md): they go to the process
@@ -55,7 +56,12 @@ type actorState struct {
 	proc *actorProcess
 	id   uint64
 	name string
-	dead *comms.TaskError // it has ended, and why; proc.mu guards it
+
+	handle uint64                 // names its line of calls
+	last   uint64                 // number of a call that was sent; proc.mu guards it, and what follows
+	open   seqmap.Map[*actorCall] // that are not answered
+	left   bool                   // no handle is left
+	dead   *comms.TaskError       // it has ended, and why
 
 	mu      sync.Mutex
 	waiting []*actorCall // the first has an argument that is not there yet; oldest first
@@ -66,8 +72,8 @@ type actorCall struct {
 	actor *actorState
 	state *callState // nil: an actor is made
 	fn    *Func
-	args  []any // nil once they are in item
-	item  comms.ActorCall
+	args  []any           // nil once they are in item
+	item  comms.ActorCall // kept until the call is answered: a link that breaks is made again
 }
 
 // isActor tells whether a call is of a method of an actor.
@@ -194,7 +200,7 @@ func (a *Actor) Kill(why string) {
 		defer a.local.mu.Unlock()
 		a.local.err = fmt.Errorf("%w: it was killed: %s", ErrActorDead, why)
 	default:
-		a.state.proc.drop(comms.ActorDrop{Actors: []uint64{a.state.id}, Kill: true, Why: why})
+		a.state.proc.drop(comms.ActorDrop{Kill: []uint64{a.state.id}, Why: why})
 		a.state.proc.flush()
 	}
 }
@@ -218,13 +224,20 @@ func (r *run) spawn(c *Class, o ActorOptions, args []any) (*Actor, error) {
 	return a, nil
 }
 
+// through is the number up to which all calls are answered. proc.mu is held.
+func (a *actorState) through() uint64 {
+	if first, ok := a.open.First(); ok {
+		return first - 1
+	}
+	return a.last
+}
+
 // drop ends an actor of which no handle is left.
 func (a *actorState) drop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	end := comms.ActorDrop{Actors: []uint64{a.id}, Why: "no handle of it is left"}
 	if len(a.waiting) == 0 {
-		a.proc.drop(end)
+		a.proc.leave(a)
 		return
 	}
 	a.waiting = append(a.waiting, &actorCall{actor: a}) // behind them
@@ -304,7 +317,7 @@ func (a *actorState) pump() {
 			a.mu.Lock()
 			a.waiting = nil
 			a.mu.Unlock()
-			a.proc.drop(comms.ActorDrop{Actors: []uint64{a.id}, Why: "no handle of it is left"})
+			a.proc.leave(a)
 			continue
 		}
 		ok, err := m.resolve(w)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor/value"
@@ -30,35 +29,37 @@ type actorHost struct {
 
 	mu     sync.Mutex
 	links  map[*comms.Link]*callerLink
-	actors map[actorKey]*hostedActor // nil: the run is to end
-	work   sync.WaitGroup            // goroutines that run methods
-}
-
-// actorKey names an actor: who makes it numbers it.
-type actorKey struct {
-	from *callerLink
-	id   uint64
+	newest uint64                  // number of a link
+	actors map[uint64]*hostedActor // nil: the run is to end
+	lines  map[uint64]*actorLine   // by handle
+	work   sync.WaitGroup          // goroutines that run methods
 }
 
 // hostedActor is an actor.
 type hostedActor struct {
 	host  *actorHost
-	from  *callerLink
 	id    uint64
 	class *Class
 	name  string
 	self  any // of the goroutine that runs its methods
 
 	mu      sync.Mutex
-	queue   []comms.ActorCall
-	running uint64 // number of the call at hand; 0: none
-	busy    bool   // a goroutine runs calls
-	last    bool   // it ends when the queue is empty
-	told    bool   // its creator knows that it has ended
+	maker   *actorLine // of the task that has made it, which is told of its end also when the line has ended
+	lines   map[*actorLine]struct{}
+	queue   []hostedCall
+	running hostedCall // the call at hand; line nil: none
+	busy    bool       // a goroutine runs calls
+	told    bool       // its callers know that it has ended
 	dead    *comms.TaskError
 	ctx     context.Context // ends with the actor
 	stop    context.CancelCauseFunc
 	cut     context.CancelCauseFunc // of the call at hand
+}
+
+// hostedCall is a call that is not answered.
+type hostedCall struct {
+	line *actorLine
+	comms.ActorCall
 }
 
 type methodKey struct{}
@@ -90,7 +91,8 @@ func serveActors(ctx context.Context, keeps bool) iter.Seq2[any, error] {
 			yield(nil, fmt.Errorf("%w: its process has died, and its state with it", ErrActorDead))
 			return
 		}
-		h := &actorHost{exec: r.exec, run: r, ctx: NotRepeatable(ctx), links: map[*comms.Link]*callerLink{}, actors: map[actorKey]*hostedActor{}}
+		h := &actorHost{exec: r.exec, run: r, ctx: NotRepeatable(ctx), links: map[*comms.Link]*callerLink{},
+			actors: map[uint64]*hostedActor{}, lines: map[uint64]*actorLine{}}
 		addr := "ipc://" + filepath.Join(r.exec.welcome.Scratch, "actors.sock")
 		ln, err := comms.Listen(addr, actorLink(r.exec, fmt.Sprintf("actors-%d", os.Getpid()), h))
 		if err != nil {
@@ -126,163 +128,25 @@ func (h *actorHost) end(cause error) {
 	for _, a := range h.actors {
 		all = append(all, a)
 	}
-	h.actors = nil
+	h.actors, h.lines = nil, nil
 	h.mu.Unlock()
 	for _, a := range all {
 		a.stop(cause)
 	}
 }
 
-// Up implements comms.Handler.
-func (h *actorHost) Up(*comms.Link, comms.Identity, bool) {}
-
-// caller returns what is known of a link.
-func (h *actorHost) caller(link *comms.Link) *callerLink {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	l := h.links[link]
-	if l == nil {
-		l = &callerLink{host: h, link: link, room: make(chan struct{}, 1)}
-		l.timer = time.AfterFunc(time.Hour, l.late)
-		l.timer.Stop()
-		h.links[link] = l
+// push queues a call. a.mu is held. It tells why there is none: the actor has ended.
+func (a *hostedActor) push(c hostedCall) *comms.TaskError {
+	if a.dead != nil {
+		return a.dead
 	}
-	return l
-}
-
-// Message implements comms.Handler.
-func (h *actorHost) Message(link *comms.Link, head, _ []byte) {
-	l := h.caller(link)
-	m, err := comms.Decode(head)
-	if err != nil {
-		link.Abort(err)
-		return
+	a.queue = append(a.queue, c)
+	if !a.busy {
+		a.busy = true
+		a.host.work.Add(1)
+		go a.drain()
 	}
-	switch m := m.(type) {
-	case *comms.ActorCalls:
-		for i := range m.Items {
-			if it := &m.Items[i]; it.Class != "" {
-				h.make(l, it)
-			} else {
-				h.call(l, it)
-			}
-		}
-	case *comms.ActorDrop:
-		for _, id := range m.Actors {
-			if a := h.actor(l, id); a != nil {
-				a.drop(m)
-			}
-		}
-		for _, n := range m.Calls {
-			h.cancel(l, n, m.Why)
-		}
-	default:
-		link.Abort(fmt.Errorf("%w: a caller of actors sent %T", ErrProtocol, m))
-	}
-}
-
-// Credit implements comms.Handler.
-func (h *actorHost) Credit(link *comms.Link) {
-	select {
-	case h.caller(link).room <- struct{}{}:
-	default:
-	}
-}
-
-// Down implements comms.Handler. The actors of a caller that is gone end.
-func (h *actorHost) Down(link *comms.Link, err error) {
-	h.mu.Lock()
-	l := h.links[link]
-	delete(h.links, link)
-	var all []*hostedActor
-	for k, a := range h.actors {
-		if k.from == l {
-			all = append(all, a)
-			delete(h.actors, k)
-		}
-	}
-	h.mu.Unlock()
-	if l != nil {
-		l.timer.Stop()
-	}
-	for _, a := range all {
-		a.stop(fmt.Errorf("who has made the actor is gone: %w", err))
-	}
-}
-
-func (h *actorHost) actor(l *callerLink, id uint64) *hostedActor {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.actors[actorKey{l, id}]
-}
-
-// make makes an actor: its constructor is the first of its calls.
-func (h *actorHost) make(l *callerLink, it *comms.ActorCall) {
-	a := &hostedActor{host: h, from: l, id: it.Actor, class: h.exec.reg.class(it.Class), name: fmt.Sprintf("%s#%d", it.Class, it.Actor)}
-	a.ctx, a.stop = context.WithCancelCause(h.ctx)
-	h.mu.Lock()
-	over := h.actors == nil
-	if !over {
-		h.actors[actorKey{l, it.Actor}] = a
-	}
-	h.mu.Unlock()
-	if over {
-		return // the link ends
-	}
-	if a.class == nil {
-		a.dead = &comms.TaskError{Kind: comms.ErrorSetup, Agent: h.exec.welcome.Agent, Task: a.name,
-			Message: fmt.Sprintf("actor %q is not registered in the program that was to run it: is it another version?", it.Class)}
-		l.add(comms.ActorEnd{Number: it.Number, Error: a.dead})
-		l.add(comms.ActorEnd{Actor: a.id, Error: a.dead})
-		l.flush()
-		return
-	}
-	a.push(it)
-}
-
-// call takes a call of a method.
-func (h *actorHost) call(l *callerLink, it *comms.ActorCall) {
-	if a := h.actor(l, it.Actor); a != nil {
-		a.push(it)
-		return
-	}
-	l.link.Abort(fmt.Errorf("%w: call %d is of actor %d, which was not made or has no handle", ErrProtocol, it.Number, it.Actor))
-}
-
-// cancel ends a call.
-func (h *actorHost) cancel(l *callerLink, number uint64, why string) {
-	h.mu.Lock()
-	var all []*hostedActor
-	for k, a := range h.actors {
-		if k.from == l {
-			all = append(all, a)
-		}
-	}
-	h.mu.Unlock()
-	for _, a := range all {
-		if a.cancel(number, why) {
-			return
-		}
-	}
-}
-
-// push queues a call.
-func (a *hostedActor) push(it *comms.ActorCall) {
-	a.mu.Lock()
-	dead := a.dead
-	if dead == nil {
-		a.queue = append(a.queue, *it)
-		if !a.busy {
-			a.busy = true
-			a.host.work.Add(1)
-			go a.drain()
-		}
-	}
-	a.mu.Unlock()
-	if dead != nil {
-		a.from.add(comms.ActorEnd{Number: it.Number, Error: dead})
-		a.from.flush()
-	}
+	return nil
 }
 
 // drain runs calls until there is none.
@@ -300,10 +164,11 @@ func (a *hostedActor) drain() {
 		a.mu.Lock()
 		if len(a.queue) == 0 || a.dead != nil {
 			a.busy, a.queue = false, nil
-			if a.last && a.dead == nil {
+			last := len(a.lines) == 0
+			if last && a.dead == nil {
 				a.dead = a.deadErr("no handle of it is left")
 			}
-			over, last := a.dead != nil, a.last
+			over := a.dead != nil
 			a.mu.Unlock()
 			again = false
 			if over {
@@ -312,22 +177,21 @@ func (a *hostedActor) drain() {
 			if last {
 				a.host.forget(a)
 			}
-			a.from.flush()
 			return
 		}
-		it := a.queue[0]
+		c := a.queue[0]
 		a.queue = a.queue[1:]
-		a.running = it.Number
+		a.running = c
 		ctx, cut := context.WithCancelCause(a.ctx)
 		a.cut = cut
 		a.mu.Unlock()
-		a.run(ctx, &it)
+		a.run(ctx, &c)
 	}
 }
 
 // run runs one call and answers it.
-func (a *hostedActor) run(ctx context.Context, it *comms.ActorCall) {
-	end, m, returned := comms.ActorEnd{Number: it.Number}, &methodRun{}, false
+func (a *hostedActor) run(ctx context.Context, it *hostedCall) {
+	end, m, returned := comms.ActorEnd{Name: it.Name}, &methodRun{}, false
 	ctx = context.WithValue(ctx, methodKey{}, m)
 	defer func() {
 		if !returned { // it has panicked, or has ended its goroutine
@@ -344,7 +208,7 @@ func (a *hostedActor) run(ctx context.Context, it *comms.ActorCall) {
 }
 
 // perform decodes the arguments, and calls the constructor or the method.
-func (a *hostedActor) perform(ctx context.Context, it *comms.ActorCall) ([]comms.Desc, error) {
+func (a *hostedActor) perform(ctx context.Context, it *hostedCall) ([]comms.Desc, error) {
 	if it.Class != "" {
 		in, err := a.arguments(a.class.Func, it.Args)
 		if err != nil {
@@ -408,7 +272,7 @@ func (a *hostedActor) arguments(f *Func, args []comms.Desc) ([]any, error) {
 }
 
 // failure is the error that a call has ended with.
-func (a *hostedActor) failure(ctx context.Context, it *comms.ActorCall, err error) *comms.TaskError {
+func (a *hostedActor) failure(ctx context.Context, it *hostedCall, err error) *comms.TaskError {
 	var why *stopped
 	if errors.As(context.Cause(ctx), &why) && ctx.Err() != nil {
 		return a.named(it, a.host.run.taskError(why.kind, why.text, nil))
@@ -422,7 +286,7 @@ func (a *hostedActor) failure(ctx context.Context, it *comms.ActorCall, err erro
 }
 
 // named says which call an error is of.
-func (a *hostedActor) named(it *comms.ActorCall, t *comms.TaskError) *comms.TaskError {
+func (a *hostedActor) named(it *hostedCall, t *comms.TaskError) *comms.TaskError {
 	t.Task, t.LogTail = a.name, nil // the log is that of all actors of the process
 	if it.Method != "" {
 		t.Task += "." + it.Method
@@ -431,13 +295,15 @@ func (a *hostedActor) named(it *comms.ActorCall, t *comms.TaskError) *comms.Task
 }
 
 // answer tells how a call has ended, and what follows from it for the actor.
-func (a *hostedActor) answer(ctx context.Context, it *comms.ActorCall, end *comms.ActorEnd, exits bool) {
+func (a *hostedActor) answer(ctx context.Context, it *hostedCall, end *comms.ActorEnd, exits bool) {
 	a.mu.Lock()
 	a.cut(nil)
-	a.running = 0
-	killed := a.dead != nil // then the call was answered
+	a.running = hostedCall{}
+	if a.dead != nil { // then the call was answered
+		a.mu.Unlock()
+		return
+	}
 	switch {
-	case killed:
 	case it.Class != "" && end.Error != nil:
 		t := *end.Error
 		t.Message = "the constructor failed: " + t.Message
@@ -445,27 +311,25 @@ func (a *hostedActor) answer(ctx context.Context, it *comms.ActorCall, end *comm
 	case exits:
 		a.dead = a.deadErr("it has called ExitActor")
 	}
-	dead, queue, empty := a.dead, a.queue, len(a.queue) == 0
-	if dead != nil {
-		a.queue = nil
+	var out answers
+	out.add(it.line, end)
+	if empty := len(a.queue) == 0; empty || a.dead != nil {
+		out.now = true
 	}
+	a.failQueue(&out)
 	a.mu.Unlock()
-	if killed {
+	out.flush()
+}
+
+// failQueue answers the calls that wait, when the actor is dead. a.mu is held.
+func (a *hostedActor) failQueue(out *answers) {
+	if a.dead == nil {
 		return
 	}
-	l := a.from
-	due := l.add(*end)
-	if dead != nil {
-		for i := range queue {
-			l.add(comms.ActorEnd{Number: queue[i].Number, Error: dead})
-		}
-		due = true
+	for i := range a.queue {
+		out.add(a.queue[i].line, &comms.ActorEnd{Name: a.queue[i].Name, Error: a.dead})
 	}
-	if due || empty {
-		l.flush()
-	} else {
-		l.arm()
-	}
+	a.queue = nil
 }
 
 func (a *hostedActor) deadErr(why string) *comms.TaskError {
@@ -473,77 +337,80 @@ func (a *hostedActor) deadErr(why string) *comms.TaskError {
 		Agent: a.host.exec.welcome.Agent, Task: a.name}
 }
 
-// drop ends the actor: behind its calls, or at once.
-func (a *hostedActor) drop(m *comms.ActorDrop) {
+// kill ends the actor at once.
+func (a *hostedActor) kill(why string) {
 	a.mu.Lock()
-	a.last = a.last || !m.Kill // no call of it follows
-	if a.dead != nil || a.last && a.busy {
-		over := a.last && !a.busy
+	if a.dead != nil {
 		a.mu.Unlock()
-		if over {
-			a.host.forget(a)
-		}
 		return
 	}
-	why := m.Why
-	if m.Kill {
-		why = "it was killed: " + why
-	}
+	why = "it was killed: " + why
 	a.dead = a.deadErr(why)
-	queue, running, dead := a.queue, a.running, a.dead
-	a.queue = nil
+	out := answers{now: true}
+	if a.running.line != nil {
+		out.add(a.running.line, &comms.ActorEnd{Name: a.running.Name, Error: a.dead})
+	}
+	a.failQueue(&out)
 	a.mu.Unlock()
 	a.stop(&stopped{kind: comms.ErrorCancelled, text: why})
-	if running != 0 {
-		a.from.add(comms.ActorEnd{Number: running, Error: dead})
-	}
-	for i := range queue {
-		a.from.add(comms.ActorEnd{Number: queue[i].Number, Error: dead})
-	}
+	out.flush()
 	a.ended()
-	if !m.Kill {
-		a.host.forget(a)
-	}
-	a.from.flush()
 }
 
-// ended tells the creator that an actor has ended, which answers calls until its handle is gone.
+// leave ends a line. The actor ends behind the calls of its last.
+func (a *hostedActor) leave(l *actorLine) {
+	a.mu.Lock()
+	delete(a.lines, l)
+	over := len(a.lines) == 0 && !a.busy
+	if over && a.dead == nil {
+		a.dead = a.deadErr("no handle of it is left")
+	}
+	a.mu.Unlock()
+	if over {
+		a.ended()
+		a.host.forget(a)
+	}
+}
+
+// ended tells the callers that an actor has ended, which answers calls until no line of it is left.
 func (a *hostedActor) ended() {
 	a.stop(errors.New("the actor has ended"))
 	a.mu.Lock()
-	told := a.told
+	out := answers{now: true}
+	if !a.told {
+		for l := range a.lines {
+			if l != a.maker {
+				out.tell(l, comms.ActorEnd{Actor: a.id, Error: a.dead})
+			}
+		}
+		out.tell(a.maker, comms.ActorEnd{Actor: a.id, Error: a.dead})
+	}
 	a.told = true
 	a.mu.Unlock()
-	if !told {
-		a.from.add(comms.ActorEnd{Actor: a.id, Error: a.dead})
-	}
+	out.flush()
 }
 
 // forget takes an actor out of which no handle is left.
 func (h *actorHost) forget(a *hostedActor) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.actors, actorKey{a.from, a.id})
+	delete(h.actors, a.id)
 }
 
-// cancel ends a call. It tells whether it is one of this actor.
-func (a *hostedActor) cancel(number uint64, why string) bool {
+// cancel ends a call.
+func (a *hostedActor) cancel(n comms.ActorName, why string) {
 	a.mu.Lock()
-	if a.running == number {
+	if a.running.line != nil && a.running.Name == n {
 		a.cut(&stopped{kind: comms.ErrorCancelled, text: why})
 		a.mu.Unlock()
-		return true
+		return
 	}
-	i := slices.IndexFunc(a.queue, func(it comms.ActorCall) bool { return it.Number == number && it.Class == "" })
-	var it comms.ActorCall
-	if i >= 0 {
-		it = a.queue[i]
+	out := answers{now: true}
+	if i := slices.IndexFunc(a.queue, func(it hostedCall) bool { return it.Name == n && it.Class == "" }); i >= 0 {
+		it := a.queue[i]
 		a.queue = slices.Delete(slices.Clone(a.queue), i, i+1)
+		out.add(it.line, &comms.ActorEnd{Name: n, Error: a.named(&it, a.host.run.taskError(comms.ErrorCancelled, why, nil))})
 	}
 	a.mu.Unlock()
-	if i >= 0 {
-		a.from.add(comms.ActorEnd{Number: number, Error: a.named(&it, a.host.run.taskError(comms.ErrorCancelled, why, nil))})
-		a.from.flush()
-	}
-	return i >= 0
+	out.flush()
 }

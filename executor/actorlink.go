@@ -1,10 +1,11 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"os"
 	"reflect"
 	"slices"
@@ -37,15 +38,17 @@ type actorProcess struct {
 	mu     sync.Mutex // never held while anything is waited for
 	link   *comms.Link
 	room   chan struct{}
+	addr   string // "": not known yet
 	batch  []comms.ActorCall
 	bytes  int // of it, about
 	drops  []comms.ActorDrop
-	lastID uint64 // of its actors
-	last   uint64 // number of an item
-	open   seqmap.Map[*actorCall]
-	actors map[uint64]*actorState // that have not ended
-	failed *comms.TaskError       // the process has ended
-	armed  bool                   // the timer runs
+	got    map[*actorState]struct{} // of which answers have come since the last message
+	gotten int                      // bytes of them, about
+	lastID uint64                   // of its actors
+	open   int                      // calls that are not answered
+	lines  map[uint64]*actorState   // by handle
+	failed *comms.TaskError         // the process has ended
+	armed  bool                     // the timer runs
 	timer  *time.Timer
 
 	sending sync.Mutex // held while a message goes out: it keeps the order
@@ -81,7 +84,7 @@ func (a *actors) process(o ActorOptions) (*actorProcess, error) {
 	if err := row.failed(); err != nil {
 		return nil, err
 	}
-	p := &actorProcess{of: a, row: row, own: own, room: make(chan struct{}, 1), actors: map[uint64]*actorState{}}
+	p := &actorProcess{of: a, row: row, own: own, room: make(chan struct{}, 1), got: map[*actorState]struct{}{}, lines: map[uint64]*actorState{}}
 	p.timer = time.AfterFunc(time.Hour, p.late)
 	p.timer.Stop()
 	if !own {
@@ -144,8 +147,8 @@ func (p *actorProcess) newActor(class string) *actorState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastID++
-	a := &actorState{proc: p, id: p.lastID, name: fmt.Sprintf("%s#%d", class, p.lastID)}
-	p.actors[a.id] = a
+	a := &actorState{proc: p, id: p.lastID, handle: rand.Uint64() | 1, name: fmt.Sprintf("%s#%d", class, p.lastID)}
+	p.lines[a.handle] = a
 	return a
 }
 
@@ -166,8 +169,10 @@ func (p *actorProcess) connect() {
 		c.mu.Unlock()
 		switch {
 		case first != nil:
-			if err := p.dial(first); err != nil {
+			if err := p.address(first); err != nil {
 				p.end(err.Error(), nil)
+			} else {
+				p.dial()
 			}
 			return
 		case end != nil && end.Error != nil:
@@ -186,9 +191,9 @@ func (p *actorProcess) connect() {
 	}
 }
 
-func (p *actorProcess) dial(d *comms.Desc) error {
-	e := p.of.run.exec
-	codec, err := e.reg.Codecs.For(reflect.TypeFor[string]())
+// address notes at which address the process listens.
+func (p *actorProcess) address(d *comms.Desc) error {
+	codec, err := p.of.run.exec.reg.Codecs.For(reflect.TypeFor[string]())
 	if err != nil {
 		return err
 	}
@@ -196,22 +201,46 @@ func (p *actorProcess) dial(d *comms.Desc) error {
 	if err != nil {
 		return fmt.Errorf("read the address of its process: %w", err)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.addr = As[string](v)
+	return nil
+}
+
+// dial connects to the process. What it has not answered on a link before is sent once more: it knows calls by their
+// names, and answers those that it has run from what it keeps.
+func (p *actorProcess) dial() {
+	e := p.of.run.exec
 	ctx, cancel := context.WithTimeout(e.ctx, dialTimeout)
 	defer cancel()
-	link, err := comms.Dial(ctx, As[string](v), actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p))
+	link, err := comms.Dial(ctx, p.addr, actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p))
 	if err != nil {
-		return fmt.Errorf("connect to its process: %w", err)
+		p.end(fmt.Sprintf("connect to its process: %v", err), nil)
+		return
 	}
 	p.mu.Lock()
 	over := p.failed != nil
 	p.link = link
+	p.batch, p.bytes = p.unanswered(), 0
 	p.mu.Unlock()
 	if over {
 		link.Abort(errReturned)
-		return nil
+		return
 	}
 	p.flush()
-	return nil
+}
+
+// unanswered lists the calls that were made and have no answer, those of each handle in order. mu is held.
+func (p *actorProcess) unanswered() []comms.ActorCall {
+	all := make([]comms.ActorCall, 0, p.open)
+	for _, a := range p.lines {
+		from := len(all)
+		for _, m := range a.open.All() {
+			all = append(all, m.item)
+		}
+		slices.SortFunc(all[from:], func(a, b comms.ActorCall) int { return cmp.Compare(a.Name.Number, b.Name.Number) })
+	}
+	return all
 }
 
 // actorLink is the configuration of a direct link. A process that is stopped goes on later; a dead one closes the socket.
@@ -237,13 +266,14 @@ func (p *actorProcess) add(m *actorCall) (due bool) {
 		}
 		return false
 	}
-	p.last++
-	m.item.Number = p.last
-	due = p.open.Len() == 0
-	p.open.Set(p.last, m)
+	a := m.actor
+	a.last++
+	m.item.Name = comms.ActorName{Handle: a.handle, Number: a.last}
+	due = p.open == 0
+	p.open++
+	a.open.Set(a.last, m)
 	p.batch = append(p.batch, m.item)
 	p.bytes += m.item.Size()
-	m.item.Args = nil
 	due = p.link != nil && (due || len(p.batch) >= mostBatch || p.bytes >= mostBytes)
 	if !due {
 		p.arm()
@@ -273,20 +303,27 @@ func (p *actorProcess) flush() {
 	defer p.sending.Unlock()
 	p.mu.Lock()
 	link, batch, drops := p.link, p.batch, p.drops
-	if link == nil || p.failed != nil || len(batch)+len(drops) == 0 {
+	late := p.gotten >= mostBytes
+	if link == nil || p.failed != nil || len(batch)+len(drops) == 0 && !late {
 		p.mu.Unlock()
 		return
 	}
-	p.batch, p.bytes, p.drops = nil, 0, nil
+	p.batch, p.bytes, p.drops, p.gotten = nil, 0, nil, 0
+	m := comms.ActorCalls{}
+	for a := range p.got {
+		m.Got = append(m.Got, comms.ActorGot{Handle: a.handle, Through: a.through()})
+	}
+	clear(p.got)
 	p.mu.Unlock()
 	var err error
-	for len(batch) > 0 && err == nil {
+	for len(batch)+len(m.Got) > 0 && err == nil {
 		n, size := 0, 0
 		for ; n < len(batch) && (n == 0 || size < mostBytes); n++ {
 			size += batch[n].Size()
 		}
-		err = deliver(link, p.room, link.Send, &comms.ActorCalls{Items: batch[:n]})
-		batch = batch[n:]
+		m.Items = batch[:n]
+		err = deliver(link, p.room, link.Send, &m)
+		batch, m.Got = batch[n:], nil
 	}
 	for i := range drops {
 		if err == nil {
@@ -299,11 +336,23 @@ func (p *actorProcess) flush() {
 	}
 }
 
-// drop ends actors, behind the calls that were made.
+// drop tells the process what is to end.
 func (p *actorProcess) drop(d comms.ActorDrop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drops = append(p.drops, d)
+	p.arm()
+}
+
+// leave ends a line of calls: no handle is left. An actor ends behind those of its last line.
+func (p *actorProcess) leave(a *actorState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.left = true; a.open.Len() == 0 {
+		delete(p.lines, a.handle)
+	}
+	delete(p.got, a)
+	p.drops = append(p.drops, comms.ActorDrop{Handles: []uint64{a.handle}, Why: "no handle of it is left"})
 	p.arm()
 }
 
@@ -316,16 +365,17 @@ func (p *actorProcess) cancel(m *actorCall, why string) {
 		m.end(&comms.CallEnd{Error: &comms.TaskError{Kind: comms.ErrorCancelled, Message: why, Task: m.name()}})
 		return
 	}
-	p.drop(comms.ActorDrop{Calls: []uint64{m.item.Number}, Why: why})
+	p.drop(comms.ActorDrop{Calls: []comms.ActorName{m.item.Name}, Why: why})
 	p.flush()
 }
 
 // died notes that an actor has ended. Its later calls fail with the cause.
 func (p *actorProcess) died(id uint64, why *comms.TaskError) {
 	p.mu.Lock()
-	if a := p.actors[id]; a != nil {
-		a.dead = why
-		delete(p.actors, id)
+	for _, a := range p.lines {
+		if a.id == id {
+			a.dead = why
+		}
 	}
 	p.mu.Unlock()
 	if p.own {
@@ -348,11 +398,18 @@ func (p *actorProcess) end(text string, cause *comms.TaskError) {
 	p.failed = t
 	p.timer.Stop()
 	link := p.link
-	open := maps.Collect(p.open.All())
-	p.open, p.batch, p.drops = seqmap.Map[*actorCall]{}, nil, nil
+	var open []*actorCall
+	for _, a := range p.lines {
+		for _, m := range a.open.All() {
+			open = append(open, m)
+		}
+		a.open = seqmap.Map[*actorCall]{}
+	}
+	p.open, p.batch, p.drops = 0, nil, nil
 	p.mu.Unlock()
-	for _, n := range slices.Sorted(maps.Keys(open)) {
-		if m := open[n]; m.state != nil {
+	slices.SortFunc(open, func(a, b *actorCall) int { return cmp.Compare(a.item.Name.Number, b.item.Name.Number) })
+	for _, m := range open {
+		if m.state != nil {
 			m.end(&comms.CallEnd{Error: t})
 		}
 	}
@@ -388,7 +445,7 @@ func (p *actorProcess) Message(link *comms.Link, head, _ []byte) {
 
 // ended takes what became of a call or an actor.
 func (p *actorProcess) ended(e *comms.ActorEnd) {
-	if e.Number == 0 {
+	if e.Name == (comms.ActorName{}) {
 		why := e.Error
 		if why == nil {
 			why = &comms.TaskError{Kind: comms.ErrorTask, Message: "the actor has ended", Codes: []string{comms.CodeActorDead}}
@@ -396,10 +453,7 @@ func (p *actorProcess) ended(e *comms.ActorEnd) {
 		p.died(e.Actor, why)
 		return
 	}
-	p.mu.Lock()
-	m := p.open.Get(e.Number)
-	p.open.Delete(e.Number)
-	p.mu.Unlock()
+	m := p.answered(e)
 	if m == nil || m.state == nil {
 		return
 	}
@@ -410,6 +464,31 @@ func (p *actorProcess) ended(e *comms.ActorEnd) {
 	m.end(end)
 }
 
+// answered takes the call of which an answer has come out of those that wait; nil: it does not.
+func (p *actorProcess) answered(e *comms.ActorEnd) *actorCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.lines[e.Name.Handle]
+	if a == nil {
+		return nil
+	}
+	m := a.open.Get(e.Name.Number)
+	if m == nil {
+		return nil
+	}
+	a.open.Delete(e.Name.Number)
+	p.open--
+	if a.left && a.open.Len() == 0 {
+		delete(p.lines, a.handle)
+		return m
+	}
+	p.got[a] = struct{}{}
+	if p.gotten += e.Size(); p.gotten >= mostBytes {
+		p.arm()
+	}
+	return m
+}
+
 // Credit implements comms.Handler.
 func (p *actorProcess) Credit(*comms.Link) {
 	select {
@@ -418,7 +497,14 @@ func (p *actorProcess) Credit(*comms.Link) {
 	}
 }
 
-// Down implements comms.Handler.
+// Down implements comms.Handler. A process that lives is linked to again.
 func (p *actorProcess) Down(_ *comms.Link, err error) {
-	p.end("its process has ended, or broke the link: "+err.Error(), nil)
+	p.mu.Lock()
+	over := p.failed != nil
+	p.link = nil
+	p.mu.Unlock()
+	if !over {
+		p.of.run.exec.cfg.Log.Debug().Err(err).Msg("the link to a process of actors broke")
+		go p.dial()
+	}
 }

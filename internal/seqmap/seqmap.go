@@ -77,6 +77,19 @@ func (m *Map[T]) Get(number uint64) T {
 // Len returns the number of entries.
 func (m *Map[T]) Len() int { return m.live + len(m.old) }
 
+// First returns the smallest number that has an entry.
+func (m *Map[T]) First() (number uint64, ok bool) {
+	if m.live > 0 {
+		number, ok = m.first+uint64(m.head), true
+	}
+	for n := range m.old {
+		if !ok || n < number {
+			number, ok = n, true
+		}
+	}
+	return number, ok
+}
+
 // All yields the entries, in no order.
 func (m *Map[T]) All() iter.Seq2[uint64, T] {
 	return func(yield func(uint64, T) bool) {

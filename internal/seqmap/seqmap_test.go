@@ -3,6 +3,7 @@ package seqmap
 import (
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -42,6 +43,9 @@ func TestMap(t *testing.T) {
 		}
 		if got := maps.Collect(m.All()); !maps.Equal(got, have) || m.Len() != len(have) {
 			t.Fatalf("seed %d: got %d of %d entries", seed, len(got), len(have))
+		}
+		if n, ok := m.First(); ok != (len(have) > 0) || ok && n != slices.Min(slices.Collect(maps.Keys(have))) {
+			t.Fatalf("seed %d: the first number is %d, %v", seed, n, ok)
 		}
 		if n := len(m.list) - m.head; n > max(2*least, 8*(m.live+2)) {
 			t.Errorf("seed %d: the list has %d places for %d entries", seed, n, m.live)

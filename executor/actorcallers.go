@@ -1,0 +1,250 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cascade-run/cascade/comms"
+	"github.com/cascade-run/cascade/internal/seqmap"
+)
+
+// A process of actors knows calls by line and number, whatever link they come by.
+//
+//	number < next: a repeat ──▶ its answer, when it is kept      == next: queued      > next: a broken caller
+
+// actorLine is the line of calls of one handle. The mutex of its actor guards it.
+type actorLine struct {
+	handle uint64
+	actor  *hostedActor
+	link   *callerLink                 // the newest by which calls of it have come; nil: it is broken
+	next   uint64                      // number of the call that follows
+	got    uint64                      // the caller has all answers up to this one
+	kept   seqmap.Map[*comms.ActorEnd] // answers that it may not have
+}
+
+// lineGrace is how long a line lives whose link is broken: its caller links again at once, when it lives.
+const lineGrace = 5 * time.Second
+
+var _ comms.Handler = (*actorHost)(nil)
+
+// Up implements comms.Handler.
+func (h *actorHost) Up(link *comms.Link, _ comms.Identity, _ bool) { h.caller(link) }
+
+// caller returns what is known of a link.
+func (h *actorHost) caller(link *comms.Link) *callerLink {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.links[link]
+	if l == nil {
+		h.newest++
+		l = &callerLink{host: h, link: link, order: h.newest, room: make(chan struct{}, 1)}
+		l.timer = time.AfterFunc(time.Hour, l.late)
+		l.timer.Stop()
+		h.links[link] = l
+	}
+	return l
+}
+
+// Message implements comms.Handler.
+func (h *actorHost) Message(link *comms.Link, head, _ []byte) {
+	l := h.caller(link)
+	m, err := comms.Decode(head)
+	if err != nil {
+		link.Abort(err)
+		return
+	}
+	switch m := m.(type) {
+	case *comms.ActorCalls:
+		for _, g := range m.Got {
+			if line := h.line(g.Handle); line != nil {
+				line.forget(g.Through)
+			}
+		}
+		for i := range m.Items {
+			if err := h.take(l, &m.Items[i]); err != nil {
+				link.Abort(err)
+				return
+			}
+		}
+	case *comms.ActorDrop:
+		h.drop(m)
+	default:
+		link.Abort(fmt.Errorf("%w: a caller of actors sent %T", ErrProtocol, m))
+	}
+}
+
+// drop ends what a caller needs no more.
+func (h *actorHost) drop(m *comms.ActorDrop) {
+	for _, n := range m.Calls {
+		if line := h.line(n.Handle); line != nil {
+			line.actor.cancel(n, m.Why)
+		}
+	}
+	for _, id := range m.Kill {
+		h.mu.Lock()
+		a := h.actors[id]
+		h.mu.Unlock()
+		if a != nil {
+			a.kill(m.Why)
+		}
+	}
+	for _, handle := range m.Handles {
+		h.endLine(h.line(handle))
+	}
+}
+
+func (h *actorHost) line(handle uint64) *actorLine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines[handle]
+}
+
+// endLine ends a line, in which no call follows.
+func (h *actorHost) endLine(line *actorLine) {
+	if line == nil {
+		return
+	}
+	h.mu.Lock()
+	known := h.lines[line.handle] == line
+	delete(h.lines, line.handle)
+	h.mu.Unlock()
+	if known {
+		line.actor.leave(line)
+	}
+}
+
+// take takes a call.
+func (h *actorHost) take(l *callerLink, it *comms.ActorCall) error {
+	line, err := h.lineOf(l, it)
+	if err != nil || line == nil {
+		return err
+	}
+	a, out := line.actor, answers{now: true}
+	a.mu.Lock()
+	if line.link == nil || line.link.order < l.order {
+		line.link = l
+	}
+	switch n := it.Name.Number; {
+	case n > line.next:
+		err = fmt.Errorf("%w: call %d of handle %x came, and the next is %d", ErrProtocol, n, it.Name.Handle, line.next)
+	case n < line.next:
+		if e := line.kept.Get(n); e != nil {
+			out.tell(line, *e)
+		}
+	default:
+		line.next++
+		if dead := a.push(hostedCall{line, *it}); dead != nil {
+			out.add(line, &comms.ActorEnd{Name: it.Name, Error: dead})
+		}
+	}
+	a.mu.Unlock()
+	out.flush()
+	return err
+}
+
+// lineOf returns the line of a call; that of a first one is made, and with Class its actor. Nil: the call was answered.
+func (h *actorHost) lineOf(l *callerLink, it *comms.ActorCall) (*actorLine, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if line := h.lines[it.Name.Handle]; line != nil || h.actors == nil {
+		return line, nil // the run is to end: nothing is taken
+	}
+	a := h.actors[it.Actor]
+	switch {
+	case it.Name.Handle == 0:
+		return nil, fmt.Errorf("%w: a call without a handle", ErrProtocol)
+	case it.Class != "" && a != nil:
+		return nil, fmt.Errorf("%w: actor %d is made a second time", ErrProtocol, it.Actor)
+	case it.Class != "" && it.Name.Number == 1:
+		a = h.newActor(it)
+	}
+	if a == nil || it.Name.Number != 1 {
+		l.add(comms.ActorEnd{Name: it.Name, Error: &comms.TaskError{Kind: comms.ErrorTask, Codes: []string{comms.CodeActorDead}, Agent: h.exec.welcome.Agent, Task: ActorsFunction,
+			Message: fmt.Sprintf("the actor has ended, or has lost its caller for more than %v", lineGrace)}})
+		l.arm()
+		return nil, nil
+	}
+	line := &actorLine{handle: it.Name.Handle, actor: a, next: 1}
+	h.lines[line.handle] = line
+	a.mu.Lock()
+	if a.lines[line] = struct{}{}; a.maker == nil {
+		a.maker = line
+	}
+	a.mu.Unlock()
+	return line, nil
+}
+
+// newActor makes an actor: its constructor is the first of its calls. h.mu is held.
+func (h *actorHost) newActor(it *comms.ActorCall) *hostedActor {
+	a := &hostedActor{host: h, id: it.Actor, class: h.exec.reg.class(it.Class), name: fmt.Sprintf("%s#%d", it.Class, it.Actor), lines: map[*actorLine]struct{}{}}
+	a.ctx, a.stop = context.WithCancelCause(h.ctx)
+	if a.class == nil {
+		a.dead = &comms.TaskError{Kind: comms.ErrorSetup, Agent: h.exec.welcome.Agent, Task: a.name,
+			Message: fmt.Sprintf("actor %q is not registered in the program that was to run it: is it another version?", it.Class)}
+	}
+	h.actors[a.id] = a
+	return a
+}
+
+// forget drops answers that the caller has.
+func (line *actorLine) forget(through uint64) {
+	line.actor.mu.Lock()
+	defer line.actor.mu.Unlock()
+	for ; line.got < min(through, line.next-1); line.got++ {
+		line.kept.Delete(line.got + 1)
+	}
+}
+
+// Credit implements comms.Handler.
+func (h *actorHost) Credit(link *comms.Link) {
+	select {
+	case h.caller(link).room <- struct{}{}:
+	default:
+	}
+}
+
+// Down implements comms.Handler. Lines go on for a while without a link; then their caller is gone.
+func (h *actorHost) Down(link *comms.Link, _ error) {
+	h.mu.Lock()
+	l := h.links[link]
+	delete(h.links, link)
+	all := make([]*actorLine, 0, len(h.lines))
+	for _, line := range h.lines {
+		all = append(all, line)
+	}
+	over := h.actors == nil
+	h.mu.Unlock()
+	if l == nil {
+		return
+	}
+	l.timer.Stop()
+	var broken []*actorLine
+	for _, line := range all {
+		line.actor.mu.Lock()
+		if line.link == l {
+			line.link = nil
+			broken = append(broken, line)
+		}
+		line.actor.mu.Unlock()
+	}
+	if len(broken) > 0 && !over {
+		context.AfterFunc(h.graced(), func() {
+			for _, line := range broken {
+				line.actor.mu.Lock()
+				gone := line.link == nil
+				line.actor.mu.Unlock()
+				if gone {
+					h.endLine(line)
+				}
+			}
+		})
+	}
+}
+
+// graced returns a context that ends when lines have waited long enough for their caller, or with the run.
+func (h *actorHost) graced() context.Context {
+	ctx, cancel := context.WithTimeout(h.ctx, lineGrace)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
