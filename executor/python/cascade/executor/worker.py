@@ -24,6 +24,7 @@ from typing import Any
 from .. import __version__, context
 from ..wire import codec, columns
 from ..wire import messages as m
+from ..wire.direct import Watch
 from ..wire.envelope import LinkError
 from ..wire.pipes import connect, poll_of
 from .calls import Calls
@@ -69,6 +70,8 @@ class Worker:
         self._resting = 0  # how many wait for it
         self._waits = False  # the main thread reads the link, and is in no need of the helper
         self._watches = False  # the helper does so
+        self.watch = Watch()
+        self.beside: Callable[[], bool] | None = None  # of a run: done while it is at work; whether it is to be done soon again
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
         self.current: Run | None = None
@@ -98,7 +101,7 @@ class Worker:
         self._made = 0  # calls that there were when it looked
         self._wake_main, self._wake_helper = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
         self.link = connect(address, pipes, MAX_HEAD, self._broken)
-        self._poll = poll_of(self._wake_main, self.link.fd)
+        self._poll = poll_of(self._wake_main, self.link.fd, self.watch.fd)
         self._main = threading.get_ident()
         self.send(m.Hello(os.getpid(), token, __version__, "python", [("*", "")]))
 
@@ -126,6 +129,8 @@ class Worker:
                 decoded = codec.decode(message[0])
                 if decoded is not None:
                     self._handle(decoded)
+            if self.watch and self.watch.take():
+                some = True
             if self.link.closed_by_peer is not None:
                 self.over = True
             if some and self._resting:
@@ -498,6 +503,27 @@ class Worker:
             self._looks_soon = True
             os.eventfd_write(self._wake_helper, 1)
 
+    def nudge(self) -> None:
+        """Has the helper look at what is to be sent."""
+        os.eventfd_write(self._wake_helper, 1)
+
+    def inside(self, function: Any, /, *args: Any, **named: Any) -> Any:
+        """Calls a function of the task's within aside: it can be interrupted meanwhile."""
+        before, self._in_function = self._in_function, True
+        try:
+            return function(*args, **named)
+        finally:
+            self._in_function = before
+
+    def leave(self) -> None:
+        """Has the process end after its run: something of it cannot be undone."""
+        self._leftover.leaving = True
+
+    @property
+    def woken(self) -> int:
+        """A descriptor that is readable when messages were taken in another thread than the main one."""
+        return self._wake_main
+
     def aside(self, do: Callable[[Run], Any]) -> Any:
         """Does something for the task's function, which is not interrupted meanwhile; None in threads of its own."""
         run = self.current
@@ -515,7 +541,7 @@ class Worker:
 
     def _help(self) -> None:
         asleep = poll_of(self._wake_helper)
-        awake = poll_of(self._wake_helper, self.link.fd)
+        awake = poll_of(self._wake_helper, self.link.fd, self.watch.fd)
         while True:
             run = self.current
             now = time.perf_counter_ns()
@@ -571,6 +597,8 @@ class Worker:
         if now - run.sampled > SAMPLE_EVERY:
             run.sampled = now
             run.peak = max(run.peak, self._usage.private())
+        if self.beside is not None and self.beside():
+            calling = True
         if self.logs.dirty:
             self.logs.flush()
         if age > LONG:

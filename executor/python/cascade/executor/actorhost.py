@@ -1,0 +1,661 @@
+"""The process of an actor: a run of the generator serve, which lasts as long as the actor.
+
+    caller ──ActorCalls──▶ take ──▶ jobs ──▶ constructor, then methods ──▶ answers ──ActorEnds──▶ caller
+                                              one after another in the main thread,
+                                              or in threads of its groups, or in a loop of asyncio
+
+The main thread reads the links between methods. While a method runs the worker's helper does it from time to time, so that
+a call can be cancelled. The run needs no core meanwhile, as any run that waits for calls, unless its actor asked for cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import inspect
+import os
+import queue
+import threading
+import time
+import urllib.parse
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from .. import context
+from ..context import strand
+from ..values import decode, hints_of
+from ..wire import codec
+from ..wire import messages as m
+from ..wire.direct import DirectLink, Watch, answer, listen
+from ..wire.envelope import LinkError
+from ..wire.text import ERRORS
+from .actorcalls import MOST_BYTES, described
+from .functions import SetupError, refuse_lazy, resolve, split
+from .outcome import KindError, failure
+from .queue import Run, Stopped
+from .raised import DEAD
+
+if TYPE_CHECKING:
+    from .worker import Worker
+
+QUICK = 100_000  # ns: the answer of a method that takes less may wait for that of the next
+MANY = 100  # answers in one message, about
+ASYNC = 1000  # coroutines beside each other, if the class says nothing else
+_HEAD = msgpack.packb(codec.NUMBERS[m.ActorEnds])
+CALLS, DROP = codec.NUMBERS[m.ActorCalls], codec.NUMBERS[m.ActorDrop]
+LAST_WORDS = 5.0  # s for a caller to take the last answers
+
+
+class Exit(BaseException):
+    """Raised by cascade.exit_actor: it ends the actor, and the method returns nothing."""
+
+
+class Said:
+    """What messages call a class or a method: a name, and what is unusual about the call."""
+
+    def __init__(self, text: str) -> None:
+        self.name, _, rest = text.partition("?")
+        said = dict(urllib.parse.parse_qsl(rest, keep_blank_values=True))
+        self.named = [n for n in said.get("named", "").split(",") if n]  # the last arguments
+        self.returns = int(said.get("returns", 1))
+        self.group = said.get("group", "")
+        self.code = said.get("code", "")  # the hash of the class's code, which is the first argument
+        self.concurrency = int(said.get("concurrency", 0))
+        self.groups = {name: int(n) for name, n in (g.split(":") for g in said.get("groups", "").split(",") if g)}
+
+
+class Method:
+    """A method that was found, with what one call says of it."""
+
+    def __init__(self, owner: type, actor: Any, said: Said) -> None:
+        self.said, self.name = said, f"{owner.__name__}.{said.name}"
+        if said.name == TERMINATE:
+            self.call: Callable[..., Any] = _terminate
+        else:
+            self.call = getattr(actor, said.name, None)  # type: ignore[assignment]
+            if not callable(self.call):
+                raise SetupError(f"actor {owner.__name__} has no method {said.name} in the process that runs it")
+        inner = inspect.unwrap(getattr(self.call, "__func__", self.call))
+        self.coroutine = inspect.iscoroutinefunction(inner)
+        self.many = inspect.isasyncgenfunction(inner)
+        self.stream = self.many or inspect.isgeneratorfunction(inner)
+        self.wants = _wants(self.call)
+        self.group = said.group
+
+
+TERMINATE = "__ray_terminate__"
+
+
+def _terminate() -> None:
+    raise Exit
+
+
+class Job:
+    """A call at hand."""
+
+    __slots__ = ("args", "link", "making", "number", "task", "text")
+
+    def __init__(self, link: DirectLink, number: int, text: str, args: list[Any], making: bool) -> None:
+        self.link, self.number, self.text, self.args, self.making = link, number, text, args, making
+        self.task: Any = None  # of asyncio
+
+
+class ActorHost:
+    """The actor of this process. The worker's lock guards it."""
+
+    def __init__(self, worker: Worker, run: Run) -> None:
+        self.worker, self.run = worker, run
+        self.path = os.path.join(worker.welcome.scratch, "actors.sock")
+        self.open: dict[tuple[DirectLink, int], Job] = {}  # calls that are not answered
+        self.over = ""  # the actor ends, and why
+        self.failed: m.TaskError | None = None  # of its constructor
+        self.idle = False  # the main thread reads the links
+        self.actor: Any = None
+        self.runner: Serial | Threads | Loop = Serial(self)
+        self._ending = False  # no handle is left
+        self._class: Any = None
+        self._methods: dict[str, Method] = {}
+        self._answers: dict[DirectLink, list[bytes]] = {}
+        self._count = 0  # of them
+        self._process = os.getpid()
+        self._links: set[DirectLink] = set()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)  # of an actor that was in this process before
+        self._listener = listen(self.path)
+        self.watch = Watch()
+        self.watch.also(self._listener.fileno(), self._accept)
+        self.watch.also(worker.woken, self._woken)
+
+    def live(self) -> None:
+        """Runs the actor until it ends."""
+        self.worker.beside = self.beside
+        try:
+            before = None
+            while before is not self.runner:  # the constructor may have chosen another
+                before = self.runner
+                before.run()
+            self._finish()
+        finally:
+            self.worker.beside = None
+            self.runner.stop()
+
+    def close(self) -> None:
+        """Ends the links."""
+        self.worker.beside = None
+        with self.worker.lock:
+            for link in list(self._links):
+                self._gone(link)
+            self._listener.close()
+            self.watch.close()
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path)
+
+    # ---- links
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Waits for calls, and takes them; for the main thread."""
+        with self.worker.lock:
+            self.flush()
+            self.idle = True
+        ready = self.watch.wait(seconds)
+        with self.worker.lock:
+            self.idle = False
+            self.watch.handle(ready)
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.worker.woken)
+
+    def _accept(self) -> None:
+        try:
+            link = answer(self._listener, f"actor-{os.getpid()}")
+        except LinkError:  # one that is no caller
+            return
+        if link is not None:
+            self._links.add(link)
+            self.watch.add(link, lambda: self._take(link))
+
+    def _take(self, link: DirectLink) -> None:
+        """Takes what came over a link."""
+        try:
+            while (received := link.receive()) is not None:
+                number, fields = msgpack.unpackb(received[0], unicode_errors="surrogateescape", strict_map_key=False)[:2]
+                if number == CALLS:
+                    for n, _, class_, method, args in fields[0]:
+                        job = self.open[link, n] = Job(link, n, class_ or method, args, bool(class_))
+                        self.runner.take(job)
+                elif number == DROP:
+                    self._drop(link, m.ActorDrop(*fields))
+                else:
+                    raise LinkError(f"a caller sent message {number}")
+            self.watch.look(link)  # the handshake has an answer
+            if link.closed_by_peer is not None:
+                raise LinkError("the caller has ended the link")
+        except (LinkError, ValueError, TypeError) as e:
+            self._gone(link)
+            self.over = self.over or f"its creator is gone: {e}"
+
+    def _gone(self, link: DirectLink) -> None:
+        self._links.discard(link)
+        self._answers.pop(link, None)
+        self.watch.remove(link)
+        link.abandon()
+
+    def _drop(self, link: DirectLink, drop: m.ActorDrop) -> None:
+        for n in drop.calls:
+            if (job := self.open.get((link, n))) is not None:
+                self.runner.cancel(job, drop.why)
+        if drop.actors:
+            self._ending = True
+            if not self.open:
+                self.over = self.over or drop.why
+
+    # ---- calls
+
+    def method(self, text: str) -> Method:
+        """A method by what a message calls it."""
+        found = self._methods.get(text)
+        if found is None:
+            found = self._methods[text] = Method(self._class, self.actor, Said(text))
+        return found
+
+    def title(self, job: Job | None) -> str:
+        """What errors call a call."""
+        name = "actor" if self._class is None else self._class.__name__
+        return name if job is None or job.making else f"{name}.{job.text.partition('?')[0]}"
+
+    def arguments(self, job: Job, named: list[str], wants: tuple[list[Any], dict[str, Any]]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call, by place and by name."""
+        first = len(job.args) - len(named)
+        by_place, by_name = wants
+        values = []
+        for i, d in enumerate(job.args):
+            want = by_name.get(named[i - first]) if i >= first else by_place[i] if i < len(by_place) else None
+            try:
+                values.append(decode(d[2], d[3], d[4], d[7][1], want))
+            except Exception as e:
+                what = named[i - first] if i >= first else str(i + 1)
+                raise KindError(m.INPUT, f"argument {what}: {type(e).__name__}: {e}") from None
+        job.args = []
+        return values[:first], dict(zip(named, values[first:], strict=True))
+
+    def make(self, job: Job) -> None:
+        """Makes the actor."""
+        said = Said(job.text)
+        if said.code:
+            from .. import byvalue
+
+            data = job.args.pop(0)
+            try:
+                self._class = byvalue.function(said.name, said.code, data[7][1])
+            except byvalue.NotLoaded as e:
+                raise SetupError(str(e), e.stack) from None
+        else:
+            self._class = resolve(said.name)
+        given, named = self.arguments(job, said.named, _wants(self._class))
+        make = functools.partial(self._class, *given, **named)
+        if any(_async(f) for _, f in inspect.getmembers(self._class, callable)):
+            loop = Loop(self, said)
+            self.actor = loop.made(make)
+            self.runner = loop
+            return
+        self.actor = self.worker.inside(make)
+        if said.concurrency > 1 or said.groups:
+            self.runner = Threads(self, said)
+
+    def unmade(self, error: m.TaskError) -> m.TaskError:
+        """The constructor has failed: the error of all calls."""
+        self.failed = error._replace(message=f"the constructor failed: {error.message}", codes=[*error.codes, DEAD])
+        self.over = "its constructor failed"
+        return self.failed
+
+    def group(self, job: Job) -> str:
+        """The group of methods of a call: of the call, else of the method; "" for those of none."""
+        said = Said(job.text)
+        return said.group
+
+    def no_group(self, job: Job, group: str, groups: list[str]) -> m.TaskError:
+        """Refuses a call of a group that there is not."""
+        known = ", ".join(g for g in groups if g) or "none"
+        return m.TaskError(m.SETUP, f"there is no concurrency group {group}: the actor has {known}", task=self.title(job))
+
+    def nothing(self, job: Job) -> list[bytes]:
+        """What a method has returned that has ended its actor."""
+        if job.making:
+            return []
+        return [_packed("", None, 0)] * self.method(job.text).said.returns
+
+    def perform(self, job: Job, method: Method) -> list[bytes]:
+        """Calls a method and returns what is to be told of it."""
+        given, named = self.arguments(job, method.said.named, method.wants)
+        value = method.call(*given, **named)
+        del given, named
+        if method.stream:
+            n = 0
+            for one in value:
+                n += 1
+                self.element(job, method, n, one)
+            return []
+        return self.outputs(method, value)
+
+    def element(self, job: Job, method: Method, n: int, value: Any) -> None:
+        """Sends an element of a series."""
+        item = [_packed(method.name, value, n)]
+        with self.worker.lock:
+            self.tell(job, item, None)
+            self.flush()
+
+    def outputs(self, method: Method, value: Any) -> list[bytes]:
+        """What a method has returned, as it stands in a message."""
+        refuse_lazy(method.name, value)
+        if method.said.returns == 1:
+            return [_packed(method.name, value, 0)]
+        names = [f"value {i + 1}" for i in range(method.said.returns)]
+        return [_packed(method.name, v, 0) for v in split(value, names, "return")] if names else []
+
+    def failure(self, job: Job, error: BaseException) -> m.TaskError:
+        """What its caller gets of an exception."""
+        if isinstance(error, asyncio.CancelledError) and self.run.stopped is None:
+            return m.TaskError(m.CANCELLED, str(error) or "it was cancelled", task=self.title(job))
+        return failure(self.worker, self.run, error)._replace(task=self.title(job), attempt=0, log_tail=b"")
+
+    # ---- answers
+
+    def tell(self, job: Job, outputs: list[bytes], error: m.TaskError | None) -> None:
+        """Queues an answer. The lock is held."""
+        if job.link in self._links:
+            self._answers.setdefault(job.link, []).append(_answer(job.number, outputs, error))
+            self._count += 1
+
+    def end(self, job: Job, outputs: list[bytes], error: m.TaskError | None) -> None:
+        """Answers a call, once."""
+        if os.getpid() != self._process:
+            os._exit(1)  # a method has forked, and its child has returned here
+        with self.worker.lock:
+            if self.open.pop((job.link, job.number), None) is not None:
+                self.tell(job, outputs, error)
+            if self._ending and not self.open:
+                self.over = self.over or "no handle of it is left"
+
+    def perhaps_flush(self, took: int) -> None:
+        """Sends the answers, unless the next will be there soon."""
+        if took > QUICK or self._count >= MANY:
+            with self.worker.lock:
+                self.flush()
+
+    def flush(self) -> None:
+        """Sends the answers. The lock is held."""
+        if not self._count:
+            return
+        self._count = 0
+        answers, self._answers = self._answers, {}
+        for link, items in answers.items():
+            with contextlib.suppress(LinkError):  # it is found broken when it is read
+                link.send(b"".join((b"\x92", _HEAD, b"\x91\xdd", len(items).to_bytes(4, "big"), *items)))
+                self.watch.look(link)
+
+    def wake(self) -> None:
+        """Has the main thread look at what has changed."""
+        os.eventfd_write(self.worker.woken, 1)
+
+    def beside(self) -> bool:
+        """Reads and writes while a method runs in the main thread: the helper does it. It tells whether more is to come."""
+        with self.worker.lock:
+            if self.idle:
+                return False
+            waits = self._count > 0
+            self.flush()
+            self.watch.take()
+            return waits
+
+    def _finish(self) -> None:
+        """Answers what is open, and tells that the actor has ended."""
+        dead = self.failed or m.TaskError(m.TASK, f"the actor has ended: {self.over}", [DEAD], task=self.title(None))
+        with self.worker.lock:
+            for job in list(self.open.values()):
+                self.end(job, [], dead)
+            for link in self._links:
+                self._answers.setdefault(link, []).append(_answer(0, [], dead, 1))
+                self._count += 1
+            self.flush()
+        until = time.monotonic() + LAST_WORDS
+        while any(link.waits for link in self._links) and (left := until - time.monotonic()) > 0:
+            self.worker.check(self.run)
+            self.wait(left)
+
+
+def _answer(number: int, outputs: list[bytes], error: m.TaskError | None, actor: int = 0) -> bytes:
+    failed = b"\xc0" if error is None else msgpack.packb(error, unicode_errors=ERRORS)
+    head = bytes((0x90 | len(outputs),)) if len(outputs) < 16 else b"\xdc" + len(outputs).to_bytes(2, "big")
+    return b"".join((b"\x94", msgpack.packb(number), msgpack.packb(actor), head, *outputs, failed))
+
+
+def _packed(name: str, value: Any, element: int) -> bytes:
+    """What a method returns or yields, as it stands in a message."""
+    d = described(value, element)
+    if d[5] > MOST_BYTES:
+        raise ValueError(f"{name} gives {d[5]} bytes, and a method may give {MOST_BYTES}")
+    return msgpack.packb(d, unicode_errors=ERRORS)  # type: ignore[no-any-return]
+
+
+def _async(f: Any) -> bool:
+    inner = inspect.unwrap(f)
+    return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
+
+
+def _wants(f: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The annotations of parameters, by place and by name."""
+    hints = hints_of(f if not inspect.isclass(f) else f.__init__)
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return [], hints
+    return [hints.get(p.name) for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)], hints
+
+
+class Serial:
+    """Runs calls one after another, in the main thread."""
+
+    def __init__(self, host: ActorHost) -> None:
+        self.host = host
+        self.jobs: deque[Job] = deque()
+
+    def take(self, job: Job) -> None:
+        """Queues a call. The lock is held."""
+        self.jobs.append(job)
+
+    def cancel(self, job: Job, why: str) -> None:
+        """Ends a call that has not begun. One that has goes on, and its answer is dropped. The lock is held."""
+        with contextlib.suppress(ValueError):
+            self.jobs.remove(job)
+        self.host.end(job, [], m.TaskError(m.CANCELLED, why, task=self.host.title(job)))
+
+    def run(self) -> None:
+        """Is the main thread, until the actor ends or runs otherwise."""
+        host = self.host
+        while not host.over:
+            host.worker.check(host.run)
+            with host.worker.lock:
+                job = self.jobs.popleft() if self.jobs else None
+            if job is None:
+                host.wait()
+                continue
+            began = time.perf_counter_ns()
+            self.do(job, host.worker.inside)
+            host.perhaps_flush(time.perf_counter_ns() - began)
+            if host.runner is not self:
+                with host.worker.lock:
+                    while self.jobs:
+                        host.runner.take(self.jobs.popleft())
+                return
+
+    def do(self, job: Job, call: Callable[..., Any]) -> None:
+        """Performs one call and answers it."""
+        host = self.host
+        outputs: list[bytes] = []
+        error: m.TaskError | None = None
+        try:
+            if job.making:
+                host.make(job)
+            else:
+                outputs = call(host.perform, job, host.method(job.text))
+        except Exit:
+            outputs = host.nothing(job)
+            host.over = host.over or "it has called exit_actor"
+        except BaseException as e:
+            host.worker.check(host.run)
+            error = host.failure(job, e)
+        if job.making and error is not None:
+            error = host.unmade(error)
+        host.end(job, outputs, error)
+
+    def stop(self) -> None:
+        """The actor has ended."""
+
+
+class Threads(Serial):
+    """Runs calls beside each other, in threads of the groups of methods."""
+
+    def __init__(self, host: ActorHost, said: Said) -> None:
+        super().__init__(host)
+        self._most = {"": max(said.concurrency, 1), **said.groups}
+        self._queues: dict[str, queue.SimpleQueue[Job | None]] = {g: queue.SimpleQueue() for g in self._most}
+        self._threads = dict.fromkeys(self._most, 0)
+        self._at_work = dict.fromkeys(self._most, 0)  # calls that were taken and have not ended
+
+    def take(self, job: Job) -> None:
+        group = self.host.group(job)
+        if group not in self._most:
+            self.host.end(job, [], self.host.no_group(job, group, list(self._most)))
+            return
+        self._at_work[group] += 1
+        if self._threads[group] < min(self._most[group], self._at_work[group]):
+            self._threads[group] += 1
+            name = f"actor-{group}-{self._threads[group]}"
+            threading.Thread(target=self._thread, args=(name, group), name=name, daemon=True).start()
+        self._queues[group].put(job)
+
+    def _thread(self, name: str, group: str) -> None:
+        host, jobs = self.host, self._queues[group]
+        with contextlib.suppress(RuntimeError, Stopped), strand(name):
+            while (job := jobs.get()) is not None:
+                if (job.link, job.number) in host.open:
+                    self.do(job, _directly)
+                with host.worker.lock:
+                    self._at_work[group] -= 1
+                    host.flush()
+                if host.over:
+                    host.wake()
+
+    def run(self) -> None:
+        while not self.host.over:
+            self.host.worker.check(self.host.run)
+            self.host.wait()
+
+    def stop(self) -> None:
+        for group, jobs in self._queues.items():
+            for _ in range(self._threads[group]):
+                jobs.put(None)
+        if any(self._at_work.values()):
+            self.host.worker.leave()  # nothing ends a thread from outside
+
+
+class Loop(Serial):
+    """Runs calls beside each other, in a loop of asyncio."""
+
+    def __init__(self, host: ActorHost, said: Said) -> None:
+        super().__init__(host)
+        self.loop = asyncio.new_event_loop()
+        most = {"": said.concurrency or ASYNC, **said.groups}
+        self._groups = {name: asyncio.Semaphore(n) for name, n in most.items()}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._flushes = False
+        self._why: BaseException | None = None
+
+    def made(self, make: Callable[[], Any]) -> Any:
+        """Calls the constructor within the loop."""
+
+        async def within() -> Any:
+            return make()
+
+        asyncio.set_event_loop(self.loop)
+        return self.loop.run_until_complete(within())
+
+    def take(self, job: Job) -> None:
+        job.task = self.loop.create_task(self._perform(job))
+        self._tasks.add(job.task)
+        job.task.add_done_callback(self._tasks.discard)
+
+    def cancel(self, job: Job, why: str) -> None:
+        job.task.cancel(why)
+
+    async def _perform(self, job: Job) -> None:
+        host = self.host
+        outputs: list[bytes] = []
+        error: m.TaskError | None = None
+        group = host.group(job)
+        try:
+            if group not in self._groups:
+                error = host.no_group(job, group, list(self._groups))
+            else:
+                async with self._groups[group]:
+                    outputs = await self._call(job)
+        except Exit:
+            outputs = host.nothing(job)
+            host.over = host.over or "it has called exit_actor"
+        except BaseException as e:
+            error = host.failure(job, e)
+        host.end(job, outputs, error)
+        if host.over:
+            self.loop.stop()
+        elif not self._flushes:
+            self._flushes = True
+            self.loop.call_soon(self._flush)
+
+    async def _call(self, job: Job) -> list[bytes]:
+        host = self.host
+        method = host.method(job.text)
+        if not (method.coroutine or method.many):
+            return host.perform(job, method)
+        given, named = host.arguments(job, method.said.named, method.wants)
+        if not method.many:
+            return host.outputs(method, await method.call(*given, **named))
+        n = 0
+        async for one in method.call(*given, **named):
+            n += 1
+            host.element(job, method, n, one)
+            with host.worker.lock:
+                host.flush()
+        return []
+
+    def _flush(self) -> None:
+        self._flushes = False
+        with self.host.worker.lock:
+            self.host.flush()
+
+    def run(self) -> None:
+        host = self.host
+        with host.worker.lock:
+            host.flush()
+            host.idle = True  # the loop reads by itself
+        self.loop.add_reader(host.watch.fd, self._readable)
+        self._readable()
+        if not host.over:
+            self.loop.run_forever()
+        host.worker.check(host.run)
+
+    def _readable(self) -> None:
+        host = self.host
+        with host.worker.lock:
+            host.watch.take()
+            host.flush()
+        if host.over or host.run.stopped is not None or host.worker.over:
+            self.loop.stop()
+
+    def stop(self) -> None:
+        self.loop.remove_reader(self.host.watch.fd)
+        for task in self._tasks:
+            task.cancel()
+        self.loop.run_until_complete(_ended(list(self._tasks)))
+        asyncio.set_event_loop(None)
+        self.loop.close()
+
+
+async def _ended(tasks: list[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def _directly(function: Callable[..., Any], /, *args: Any) -> Any:
+    return function(*args)
+
+
+def leave() -> None:
+    """Ends the actor whose method calls it."""
+    if not getattr(getattr(context._host, "beside", None), "__self__", None):
+        raise RuntimeError("exit_actor: only a method of an actor can end it so: another ends it with cascade.kill")
+    raise Exit
+
+
+def serve(keeps: bool) -> Iterator[str]:
+    """Yields the address of an actor, and goes on until it has ended. With keeps it does not release its cores."""
+    worker: Any = context._host
+    run = getattr(worker, "current", None)
+    if run is None or not getattr(worker, "granted", False):
+        raise RuntimeError("an actor needs an agent: it is made by cascade.remote of a class")
+    if run.attempt & 0xFFFF > 1:
+        raise context.ActorDiedError("its process has died, and its state with it", [DEAD])
+    host = ActorHost(worker, run)
+    calls = worker.own_calls("run an actor")
+    calls.not_repeatable()
+    try:
+        yield "ipc://" + host.path
+        if not keeps:
+            calls.awaiting(1)
+        worker.aside(lambda _: host.live())
+    finally:
+        host.close()
