@@ -11,7 +11,7 @@ import difflib
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import checks, context
@@ -173,16 +173,17 @@ class ActorMethod:
     def remote(self, *args: Any, **named: Any) -> Any:
         """Calls the method, and returns a Future at once; with num_returns=N a list of N."""
         handle, method = self._handle, self._method
-        host = context._host
-        if host is None or host.own_calls("call " + method.name) is not handle._cascade_calls:
-            raise ValueError(f"call {method.name}: the handle belongs to the task or session that has made the actor, and to no other")
+        host: Any = context._host
+        calls = handle._cascade_calls
+        if host is None or host.own_calls("call " + method.name) is not calls:
+            raise ValueError(f"call {method.name}: the handle is of another task, or of a session that has ended: make an actor here")
         said = []
         if self._returns != 1:
             said.append(f"returns={self._returns}")
         if self._group:
             said.append(f"group={self._group}")
         text = method.text + ("?" + "&".join(said) if said else "")
-        return handle._cascade_calls.of_actors().call(handle._cascade_line, method, self._returns, text, args, named)
+        return calls.of_actors().call(handle._cascade_line, method, self._returns, text, args, named)
 
     def options(self, *, num_returns: int | None = None, concurrency_group: str | None = None) -> ActorMethod:
         """The same method with other options."""
@@ -206,7 +207,7 @@ class ActorHandle:
         self._cascade_calls, self._cascade_line, self._cascade_core = calls, line, core
 
     def __getattr__(self, name: str) -> ActorMethod:
-        if name.startswith("_") and name != TERMINATE and (name.startswith("_cascade_") or name.startswith("__") and name.endswith("__")):
+        if name.startswith(("_cascade_", "__")) and name != TERMINATE:
             raise AttributeError(name)
         method = self._cascade_core.method(name)
         return ActorMethod(self, method, method.returns, method.group)
@@ -216,7 +217,7 @@ class ActorHandle:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"the handle of actor {self._cascade_core.name} cannot be passed on yet: the task or program that made an actor calls it"
+            f"the handle of actor {self._cascade_core.name} cannot be passed on yet: only the task or program that made it calls it"
         )
 
     def __repr__(self) -> str:
@@ -231,7 +232,9 @@ class ActorHandle:
             calls.host.nudge()
 
 
-def method(function: Callable[..., Any] | None = None, /, *, num_returns: int | None = None, concurrency_group: str | None = None) -> Any:
+def method(
+    function: Callable[..., Any] | None = None, /, *, num_returns: int | None = None, concurrency_group: str | None = None
+) -> Any:
     """Options of a method of an actor: @cascade.method(num_returns=2), or (concurrency_group="io")."""
     said = _method_options(num_returns, concurrency_group)
 
@@ -303,9 +306,9 @@ def _options(base: Options, more: ActorOptions, changed: dict[str, Any]) -> tupl
         groups = given["concurrency_groups"]
         if not isinstance(groups, dict):
             raise ValueError(f"{of}concurrency_groups={groups!r}: want a dict of names and numbers")
-        more = more._replace(concurrency_groups=tuple(
-            (_group(of + "concurrency_groups", g), checks.number(f"{of}concurrency_groups: {g}", n, 1, 10_000, whole=True)) for g, n in groups.items()
-        ))  # fmt: skip
+        each = [(_group(of + "concurrency_groups", g), n) for g, n in groups.items()]
+        each = [(g, checks.number(f"{of}concurrency_groups: {g}", n, 1, 10_000, whole=True)) for g, n in each]
+        more = more._replace(concurrency_groups=tuple(each))
     if given.get("isolated", True) is not True:
         raise ValueError(f"{of}isolated={given['isolated']!r}: every actor of a Python class has a process of its own")
     return options, more

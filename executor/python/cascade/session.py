@@ -187,7 +187,7 @@ class Session:
             except (LinkError, ValueError) as e:
                 self._lost(f"agent {self.welcome.agent} is gone: {e}")
             if some:
-                self._tell()
+                self.tell()
 
     def _handle(self, message: Any) -> None:
         match message:
@@ -233,9 +233,9 @@ class Session:
             self.current = None
             if hasattr(self, "calls"):
                 self.calls.forsake()
-        self._tell()
+        self.tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """Has threads that wait look at what is new. The lock is held."""
         if self._resting:
             self._news.notify_all()
@@ -395,7 +395,7 @@ class Session:
             return
         with self.lock:
             self._closing = True
-            self._tell()  # those that wait give up
+            self.tell()  # those that wait give up
         run = self.current
         with self.memory.making:
             with self.lock:

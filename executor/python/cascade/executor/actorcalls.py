@@ -198,6 +198,7 @@ class Line:
         elif state.end is None:
             error = m.TaskError(m.CANCELLED, why, task=state.name)
             self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
+            self._of.tell()
 
     def lost(self, why: str, cause: m.TaskError | None = None) -> None:
         """Its process is gone, or is to be: all calls that have not ended fail."""
@@ -214,6 +215,7 @@ class Line:
                 self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
         self.queue.clear()
         self._of.forget(self, why)
+        self._of.tell()
 
 
 class ActorCalls:
@@ -363,6 +365,7 @@ class ActorCalls:
                 self._add(line, pending.state, pending.text, args)
             elif pending.state is not None:
                 self.calls.ended(pending.state, m.CallEnd(pending.state.ref, error=failed))
+                self.tell()
             else:
                 line.lost(failed.message, failed)
             line._end_behind()
@@ -386,6 +389,10 @@ class ActorCalls:
                     line.lost(f"it was killed: {why}" if why else "it was killed")
 
         self.calls._mine(f"kill {line.name}", kill)
+
+    def tell(self) -> None:
+        """Has threads that wait look at what has ended. The lock is held."""
+        self._worker.tell()
 
     def forget(self, line: Line, why: str) -> None:
         """An actor has ended: its process does. The lock is held."""
@@ -430,7 +437,7 @@ def packed(name: str, args: Sequence[Any]) -> bytes:
         size += d[5]
         out.append(msgpack.packb(d, unicode_errors=ERRORS))
     if size > MOST_BYTES:
-        raise ValueError(f"call of {name}: its arguments take {size} bytes, and may take {MOST_BYTES}: pass what it can read by itself")
+        raise ValueError(f"its arguments take {size} bytes, and may take {MOST_BYTES}: pass what {name} can read by itself")
     return b"".join(out)
 
 

@@ -61,6 +61,9 @@ class Host(Protocol):
     def soon(self) -> None:
         """Has the helper send the calls that were made."""
 
+    def tell(self) -> None:
+        """Has threads that wait look at what is new. The lock is held."""
+
     def nudge(self) -> None:
         """Has another thread look at what is to be sent. It takes no lock: finalizers call it wherever a thread is."""
 

@@ -10,6 +10,7 @@ never wait for each other. The owner of both ends of it watches fd, and out whil
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import socket
@@ -23,6 +24,7 @@ from .zmtp import GREETING, READY, Framed, frame_of
 
 MAX_HEAD = 512 << 20  # bytes of one message
 _COMMAND = 4
+_ROOM, _WIDE = 64 << 10, 1 << 20  # bytes of a pipe, and of one that has carried much
 _links: weakref.WeakSet[DirectLink] = weakref.WeakSet()  # of this process
 _sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()  # of this process, that listen
 
@@ -45,6 +47,7 @@ class DirectLink(Framed):
         """Shakes hands over descriptors that do not block; it is up as soon as the other side has answered."""
         self._socket = sock
         self._backlog: deque[memoryview] = deque()
+        self._widened = False  # the pipe that is written to
         self._deaf = False  # the other side reads no more
         self._greets = True  # the other side's greeting has not come
         self._welcomes = welcomes  # as the side that listens
@@ -108,6 +111,10 @@ class DirectLink(Framed):
         if self._deaf:
             return
         self._backlog.append(memoryview(data))
+        if len(data) > _ROOM and not self._widened:
+            self._widened = True
+            with contextlib.suppress(OSError):  # the user has too many such pipes
+                fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _WIDE)
         if len(self._backlog) == 1:
             self.push()
 
@@ -200,7 +207,7 @@ def answer(listener: socket.socket, name: str) -> DirectLink | None:
 
 
 class Watch:
-    """Direct links of a process as one descriptor, which is readable when something came or has room. A lock of the owner's guards it."""
+    """Direct links of a process as one descriptor, readable when something came or has room. A lock of the owner's guards it."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()

@@ -19,6 +19,7 @@ _MORE, _LONG, _COMMAND = 1, 2, 4  # flags of a frame
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
 READY = b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 _PIECE = 64 << 10  # bytes of one read: what a pipe holds
+_LARGEST = 1 << 20  # of one read, while there is more
 _SMALL = 4 << 10  # heads up to this are copied beside their frame's header
 _MAX_COMMAND = 4 << 10
 _MAX_ENVELOPE = 16 << 10
@@ -37,6 +38,7 @@ class Framed(SessionLink):
         self.fd, self._out = fd, out
         self._max_head, self._on_break = max_head, on_break
         self._ended = False
+        self._piece = _PIECE  # bytes of the next read
         self._short = False  # the last read took all that was there
         self._in = bytearray()  # what came and is not handled
         self._at = 0  # where that begins
@@ -70,7 +72,7 @@ class Framed(SessionLink):
         if self._ended:
             raise LinkError(f"the link to {self._peer} has ended")
         try:
-            data = os.read(self.fd, _PIECE)
+            data = os.read(self.fd, self._piece)
         except BlockingIOError:
             return False
         except ConnectionResetError:
@@ -81,7 +83,11 @@ class Framed(SessionLink):
             self._in, self._at = bytearray(data), 0
         else:
             self._in += data
-        self._short = len(data) < _PIECE
+        self._short = len(data) < self._piece
+        if self._short:
+            self._piece = _PIECE
+        elif self._piece < _LARGEST:
+            self._piece *= 2
         return True
 
     def _message(self) -> list[bytes] | None:
