@@ -235,7 +235,7 @@ class ActorHandle:
 def method(
     function: Callable[..., Any] | None = None, /, *, num_returns: int | None = None, concurrency_group: str | None = None
 ) -> Any:
-    """Options of a method of an actor: @cascade.method(num_returns=2), or (concurrency_group="io")."""
+    """Options of a method of an actor: @cascade.method(num_returns=2), or (concurrency_group="io"); "" is that of all others."""
     said = _method_options(num_returns, concurrency_group)
 
     def mark(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,7 +255,7 @@ def _method_options(num_returns: int | None, group: str | None) -> dict[str, Any
 
 
 def _group(what: str, name: Any) -> str:
-    if not isinstance(name, str) or not name.replace("_", "a").isalnum():
+    if not isinstance(name, str) or name and not name.replace("_", "a").isalnum():
         raise ValueError(f"{what}={name!r}: want a name of letters, digits and _")
     return name
 
@@ -306,6 +306,8 @@ def _options(base: Options, more: ActorOptions, changed: dict[str, Any]) -> tupl
         groups = given["concurrency_groups"]
         if not isinstance(groups, dict):
             raise ValueError(f"{of}concurrency_groups={groups!r}: want a dict of names and numbers")
+        if "" in groups:
+            raise ValueError(f"{of}concurrency_groups: the group of all other methods has max_concurrency")
         each = [(_group(of + "concurrency_groups", g), n) for g, n in groups.items()]
         each = [(g, checks.number(f"{of}concurrency_groups: {g}", n, 1, 10_000, whole=True)) for g, n in each]
         more = more._replace(concurrency_groups=tuple(each))

@@ -9,6 +9,7 @@ Their calls have States as others have, in a strand of their own of which the ag
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import queue
@@ -34,7 +35,7 @@ from .targets import Coded, Target
 if TYPE_CHECKING:
     from .calls import Calls
 
-SERVE = "cascade.executor.actorhost.serve"  # what the process of an actor runs
+SERVE = "cascade.actors."  # what the process of an actor runs, before the name of its class
 STRAND = (1 << 64) - 1  # of calls of actors
 PROCESSES = STRAND - 1  # of the calls of their processes
 MOST_BYTES = 256 << 20  # of the arguments of a call, and of what it returns
@@ -244,7 +245,7 @@ class ActorCalls:
         line = Line(self, making.name)
         token = context._strand.set(context._Strand(calls, PROCESSES))
         try:
-            row = calls.make(_serve_target(), options, (keeps,), {})
+            row = calls.make(_serve_target(making.target.function.__name__), options, (keeps,), {})
         finally:
             context._strand.reset(token)
         text = _text(making.text, named)
@@ -490,7 +491,8 @@ def _text(text: str, named: dict[str, Any]) -> str:
     return f"{text}{'&' if '?' in text else '?'}named={','.join(named)}"
 
 
-def _serve_target() -> Target:
+@functools.lru_cache(maxsize=256)
+def _serve_target(name: str) -> Target:
     from .actorhost import serve
 
-    return Target(SERVE, serve, ("keeps",))
+    return Target(SERVE + name, serve, ("keeps",))

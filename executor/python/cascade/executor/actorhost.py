@@ -122,13 +122,12 @@ class ActorHost:
                 before.run()
             self._finish()
         finally:
-            self.worker.beside = None
             self.runner.stop()
 
     def close(self) -> None:
         """Ends the links."""
-        self.worker.beside = None
         with self.worker.lock:
+            self.worker.beside = None
             for link in list(self._links):
                 self._gone(link)
             self._listener.close()
@@ -347,7 +346,7 @@ class ActorHost:
     def beside(self) -> bool:
         """Reads and writes while a method runs in the main thread: the helper does it. It tells whether more is to come."""
         with self.worker.lock:
-            if self.idle:
+            if self.idle or self.worker.beside is None:  # or it has ended just now
                 return False
             waits = self._count > 0
             self.flush()

@@ -20,7 +20,8 @@ def raised(name: str, error: m.TaskError, function: Callable[..., Any] | None = 
     base = ActorDiedError if DEAD in error.codes else CallCancelled if error.kind == m.CANCELLED else CallFailed
     made = failed_as(_class_of(error, function), base)(f"{name}: {error.message}", error.codes, error.stack)
     made.task, made.attempt, made.agent = error.task, error.attempt, error.agent
-    where = f"{error.task}, attempt {error.attempt}, on agent {error.agent}" if error.agent else error.task
+    attempt = f", attempt {error.attempt}" if error.attempt else ""
+    where = f"{error.task}{attempt}, on agent {error.agent}" if error.agent else error.task
     made.__cause__ = RemoteTraceback("\n".join(filter(None, (f"task {where}:", error.stack)))) if where or error.stack else None
     return made
 

@@ -575,7 +575,7 @@ class Worker:
         if now - run.sampled > SAMPLE_EVERY:
             run.sampled = now
             run.peak = max(run.peak, self._usage.private())
-        if self.beside is not None and self.beside():
+        if (beside := self.beside) is not None and beside():
             calling = True
         if self.logs.dirty:
             self.logs.flush()
