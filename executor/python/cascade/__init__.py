@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .context import (
+    ActorDiedError,
     CallCancelled,
     CallFailed,
     Cancelled,
@@ -31,12 +32,13 @@ from .context import (
 )
 
 __version__ = "0.1.0"
-__all__ = ["CallCancelled", "CallFailed", "Cancelled", "Cluster", "Executor", "Future", "Gang", "Graph", "Job", "JobCancelled", "Pool", "Ref",
+__all__ = ["ActorClass", "ActorDiedError", "ActorHandle", "CallCancelled", "CallFailed", "Cancelled", "Cluster", "Executor", "Future", "Gang", "Graph", "Job", "JobCancelled", "Pool", "Ref",
            "RequestError", "Reused", "Session", "SessionLost", "Task", "TaskFailed", "as_completed", "call", "connect", "current", "empty",
-           "gang", "get", "init", "input_future", "is_initialized", "local", "not_repeatable", "options", "progress", "put", "remote", "shutdown",
+           "exit_actor", "gang", "get", "get_actor", "init", "input_future", "is_initialized", "kill", "local", "method", "not_repeatable", "options", "progress", "put", "remote", "shutdown",
            "strand", "task", "wait"]  # fmt: skip
 
-_CLIENT = {"Cluster": "client", "Executor": "pool", "Pool": "pool", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
+_CLIENT = {"ActorClass": "actor", "ActorHandle": "actor", "exit_actor": "actor", "get_actor": "actor", "kill": "actor", "method": "actor",
+           "Cluster": "client", "Executor": "pool", "Pool": "pool", "Job": "job", "JobCancelled": "job", "RequestError": "peer", "Reused": "reuse", "TaskFailed": "job",
            "Session": "session", "SessionLost": "session", "connect": "client", "init": "session", "is_initialized": "session",
            "local": "client", "progress": "bars", "remote": "calling", "shutdown": "session", "Graph": "graph", "Ref": "graph", "task": "graph"}  # fmt: skip
 
@@ -54,6 +56,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from .actor import ActorClass, ActorHandle, exit_actor, get_actor, kill, method
     from .bars import progress
     from .calling import remote
     from .client import Cluster, connect, local

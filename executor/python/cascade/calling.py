@@ -22,7 +22,7 @@ from . import context
 from .context import Options
 from .executor.targets import Coded, Target
 
-_RAY = {"num_cpus": "cpu", "num_gpus": "gpu", "num_returns": "returns"}
+RAY = {"num_cpus": "cpu", "num_gpus": "gpu", "num_returns": "returns"}
 
 
 class RemoteFunction:
@@ -41,7 +41,7 @@ class RemoteFunction:
 
     def remote(self, *args: Any, **named: Any) -> Any:
         """Has the function run as a task, and returns a Future at once; with returns=N a list of N."""
-        return self._at(context._host or _opened(), args, named)
+        return self._at(context._host or opened(), args, named)
 
     def _at(self, host: context.Host, args: Sequence[Any], named: dict[str, Any]) -> Any:
         """Has it run as a task that a program or a task calls."""
@@ -57,7 +57,7 @@ class RemoteFunction:
         """
         if not iterables:
             raise TypeError("map takes an iterable for each parameter that differs among the calls: f.map(range(10))")
-        host = context._host or _opened()
+        host = context._host or opened()
         calls = host.own_calls("call " + self.__name__)
         return calls.map(self._core.target(calls), self._options, zip(*iterables), constants)  # noqa: B905
 
@@ -72,14 +72,14 @@ class RemoteFunction:
         self._core.coded = Coded(hash, code)
 
     def __reduce__(self) -> Any:
-        name = _importable(self)
+        name = importable(self)
         if name is not None and _finds(name[0]):
             return _named, (*name, self._options)
         file = getattr(getattr(self.__cascade_function__, "__code__", None), "co_filename", "")
         return _bare, (), {"function": self.__cascade_function__, "options": self._options, "file": file}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _place(state["function"], state["file"])
+        place(state["function"], state["file"])
         self.__init__(state["function"], state["options"])  # type: ignore[misc]
 
 
@@ -105,15 +105,15 @@ class _Core:
                 f"function {of.__qualname__} is async, and nothing would await it: write def, and asyncio.run(...) in it"
             )
         coded = self.coded
-        if coded is None and not (calls.finds(of.__module__) and _importable(of)):
-            coded = _code(of, calls.finds)
+        if coded is None and not (calls.finds(of.__module__) and importable(of)):
+            coded = code(of, calls.finds)
         return Target(f"{of.__module__}.{of.__qualname__}", of.__cascade_function__, (), coded, True)
 
 
 _LOST = "<dynamic-code>"  # the file of code that was sent by value
 
 
-def _place(function: Any, file: str) -> None:
+def place(function: Any, file: str) -> None:
     """Has the code of a function, and of those beside it, come from the file where it is written, for tracebacks."""
     for f in (function, *getattr(function, "__globals__", {}).values()):
         if isinstance(f, types.FunctionType) and f.__code__.co_filename == _LOST and f.__module__ == function.__module__:
@@ -129,11 +129,22 @@ def _bare() -> RemoteFunction:
     return RemoteFunction.__new__(RemoteFunction)
 
 
-def _named(module: str, path: str, options: Options) -> RemoteFunction:
-    """The function of a module."""
+def called_by_name(module: str, path: str) -> Any:
+    """What a module has under a name."""
     value: Any = importlib.import_module(module)
     for part in path.split("."):
         value = getattr(value, part)
+    return value
+
+
+def finds_by_name(module: str) -> bool:
+    """Whether hosts find a module, while something is coded."""
+    return _finds(module)
+
+
+def _named(module: str, path: str, options: Options) -> RemoteFunction:
+    """The function of a module."""
+    value = called_by_name(module, path)
     if not isinstance(value, RemoteFunction):
         return RemoteFunction(value, options)
     if value._options == options:
@@ -143,8 +154,8 @@ def _named(module: str, path: str, options: Options) -> RemoteFunction:
     return other
 
 
-def _importable(of: RemoteFunction) -> tuple[str, str] | None:
-    """The module of a function and its name there; None when no other process could find it so."""
+def importable(of: Any) -> tuple[str, str] | None:
+    """The module of a function or class and its name there; None when no other process could find it so."""
     module = sys.modules.get(of.__module__)
     if module is None or of.__module__ == "__main__" or not getattr(module, "__file__", None):
         return None
@@ -164,7 +175,7 @@ _finds: Callable[[str], bool] = _any  # whether hosts find a module, while a fun
 _coding = threading.RLock()  # held meanwhile
 
 
-def _code(of: RemoteFunction, finds: Callable[[str], bool]) -> Coded:
+def code(of: Any, finds: Callable[[str], bool]) -> Coded:
     """A function by value: with what it uses of its module, and of the functions around it. So are modules that hosts do not find."""
     global _finds
     try:
@@ -198,7 +209,7 @@ def _code(of: RemoteFunction, finds: Callable[[str], bool]) -> Coded:
     return Coded(hashlib.blake2b(data, digest_size=16).hexdigest(), data)
 
 
-def _opened() -> Any:
+def opened() -> Any:
     from . import session  # a program that opens none, and an executor, do without
 
     session.init()
@@ -207,7 +218,7 @@ def _opened() -> Any:
 
 def _options(base: Options, changed: dict[str, Any]) -> Options:
     """Options with others in their place. Those of Ray are taken where they mean the same."""
-    given = {_RAY.get(name, name): value for name, value in changed.items()}
+    given = {RAY.get(name, name): value for name, value in changed.items()}
     on = given.pop("retry_exceptions", None)
     tries = given.pop("max_retries", None)
     if on:
@@ -224,18 +235,24 @@ def _options(base: Options, changed: dict[str, Any]) -> Options:
 def remote(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Makes a function one whose .remote(...) has it run as a task: @cascade.remote, or @cascade.remote(retries=2, cpu=4).
 
-    Options are those of cascade.options.
+    Options are those of cascade.options. Of a class .remote(...) makes actors.
     """
-    made = _options(Options(), options)
     if function is None:
-        return lambda f: remote(f) if not options else RemoteFunction(_function(f), made)
-    return RemoteFunction(_function(function), made)
+        return lambda f: _remote(f, options)
+    return _remote(function, options)
+
+
+def _remote(function: Any, options: dict[str, Any]) -> Any:
+    plain = getattr(function, "__cascade_function__", function)
+    if inspect.isclass(plain):
+        from .actor import actor_class  # programs without actors do without
+
+        return actor_class(plain, options)
+    return RemoteFunction(_function(function), _options(Options(), options))
 
 
 def _function(function: Any) -> Callable[..., Any]:
     plain = getattr(function, "__cascade_function__", function)
-    if inspect.isclass(plain):
-        raise TypeError(f"remote: {plain.__qualname__} is a class, and takes a function")
     if not callable(plain) or not hasattr(plain, "__qualname__"):
         raise TypeError(f"remote: {function!r} is no function: write def, or a lambda")
     return plain  # type: ignore[no-any-return]

@@ -66,11 +66,16 @@ class CallFailed(RuntimeError):
         return screen.text(RuntimeError.__str__(self))  # that of a KeyError would be its text in quotes
 
     def __reduce__(self) -> Any:
-        return _failure, (isinstance(self, CallCancelled), str(self), self.codes, self.stack, self.task, self.attempt, self.agent)
+        base = next(c for c in (ActorDiedError, CallCancelled, CallFailed) if isinstance(self, c))
+        return _failure, (base, str(self), self.codes, self.stack, self.task, self.attempt, self.agent)
 
 
 class CallCancelled(CallFailed):
     """A function that was called was cancelled before it ended."""
+
+
+class ActorDiedError(CallFailed):
+    """The actor of a call has ended, or could not be made. The call has not run, or its answer is lost."""
 
 
 def failed_as(raised: Any, base: type[CallFailed] = CallFailed) -> type[CallFailed]:
@@ -85,14 +90,14 @@ def failed_as(raised: Any, base: type[CallFailed] = CallFailed) -> type[CallFail
     return both
 
 
-def _failure(cancelled: bool, message: str, codes: Sequence[str], stack: str, *at: Any) -> CallFailed:
+def _failure(base: type[CallFailed], message: str, codes: Sequence[str], stack: str, *at: Any) -> CallFailed:
     """An error of a call in another process."""
-    made = (CallCancelled if cancelled else CallFailed)(message, codes, stack)
+    made = base(message, codes, stack)
     made.task, made.attempt, made.agent = at
     return made
 
 
-for _class in (Cancelled, CallFailed, CallCancelled):
+for _class in (Cancelled, CallFailed, CallCancelled, ActorDiedError):
     _class.__module__ = "cascade"  # under which people know them
 
 

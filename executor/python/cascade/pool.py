@@ -30,7 +30,7 @@ class Executor(concurrent.futures.Executor):
         """max_workers bounds the calls that are under way; options are those of the calls: cascade.options(cpu=2)."""
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
-        self._host = context._host or calling._opened()
+        self._host = context._host or calling.opened()
         self._most = max_workers or _AHEAD * (os.cpu_count() or 1)
         self._few = self._most - 1 if max_workers else self._most // 2  # under way when others are called: many at once cost less
         self._apply = calling.remote(pickled.apply).options(**(options or context.Options())._asdict())

@@ -32,7 +32,8 @@ class Printer:
     def _show(self, key: tuple[str, str, int], lines: list[bytes]) -> None:
         function, agent, stream = key
         to = sys.stdout if stream == 1 else sys.stderr
-        place = f"({function.removeprefix('__main__.')}, {agent}) " if function else ""
+        function = function.removeprefix("__main__.").removeprefix("cascade.actors.")
+        place = f"({function}, {agent}) " if function else ""
         with contextlib.suppress(ValueError, OSError):  # it is closed
             to.write("".join(f"{place}{screen.text(line.decode('utf-8', 'replace').rstrip(chr(13)))}\n" for line in lines))
             to.flush()

@@ -36,6 +36,7 @@ from .jobtext import written
 from .printer import Printer
 from .wire import codec
 from .wire import messages as m
+from .wire.direct import Watch
 from .wire.envelope import LinkError
 from .wire.pipes import PipeLink, poll_of
 
@@ -77,6 +78,7 @@ class Session:
         self.memory = Memory(self)
         self.cluster, self._owns, self.finds = cluster, owns, finds
         self._prints = prints
+        self.watch = Watch()
         self._process = os.getpid()
         self._items: list[m.ReportItem] = []
         self._kinds: dict[int, PreparedKind] = {}
@@ -93,9 +95,9 @@ class Session:
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._rouse = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # of the one that reads: another has
             self._poll, self._asleep, self._awake = (
-                poll_of(self._rouse, self._link.fd),
+                poll_of(self._rouse, self._link.fd, self.watch.fd),
                 poll_of(self._wake),
-                poll_of(self._wake, self._link.fd),
+                poll_of(self._wake, self._link.fd, self.watch.fd),
             )
             self._link.send(
                 codec.encode(
@@ -178,12 +180,14 @@ class Session:
                     message = codec.decode(received[0])
                     if message is not None:
                         self._handle(message)
+                if self.watch and self.watch.take():
+                    some = True
                 if self._link.closed_by_peer is not None:
                     self._lost(f"agent {self.welcome.agent} has ended it: {self._link.closed_by_peer}")
             except (LinkError, ValueError) as e:
                 self._lost(f"agent {self.welcome.agent} is gone: {e}")
             if some:
-                self._tell()
+                self.tell()
 
     def _handle(self, message: Any) -> None:
         match message:
@@ -229,9 +233,9 @@ class Session:
             self.current = None
             if hasattr(self, "calls"):
                 self.calls.forsake()
-        self._tell()
+        self.tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """Has threads that wait look at what is new. The lock is held."""
         if self._resting:
             self._news.notify_all()
@@ -313,6 +317,11 @@ class Session:
             self._looks_soon = True
             os.eventfd_write(self._wake, 1)
 
+    def nudge(self) -> None:
+        """Has the session's thread look at what is to be sent."""
+        if not self._closing and os.getpid() == self._process:
+            os.eventfd_write(self._wake, 1)
+
     def call(self, function: Any, /, *args: Any, **named: Any) -> Any:
         """Is for tasks."""
         return function(*args, **named)
@@ -386,7 +395,7 @@ class Session:
             return
         with self.lock:
             self._closing = True
-            self._tell()  # those that wait give up
+            self.tell()  # those that wait give up
         run = self.current
         with self.memory.making:
             with self.lock:

@@ -5,7 +5,7 @@ import sys
 
 from cascade import byvalue
 from cascade.context import Options
-from cascade.calling import RemoteFunction, _code, _options
+from cascade.calling import RemoteFunction, _options, code
 
 
 def tried(do):
@@ -18,7 +18,7 @@ def tried(do):
 
 here = ".".join(map(str, sys.version_info[:2]))
 factor = 3
-coded = _code(RemoteFunction(lambda x: x * factor, Options(retries=2)), lambda module: True)
+coded = code(RemoteFunction(lambda x: x * factor, Options(retries=2)), lambda module: True)
 loaded = byvalue.function("f", coded.hash, coded.data)
 print(loaded(2), loaded.__code__.co_filename == __file__, byvalue.function("f", coded.hash, b"") is loaded)
 for i in range(300):

@@ -15,18 +15,19 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import context
-from ..context import Future, Options
+from ..context import CallFailed, Future, Options
 from ..values import BYTES, RAW, encode
 from ..wire import messages as m
 from .batch import Batch
 from .functions import CODE
-from .futures import Called, Element, InputFuture, State
+from .futures import Called, Element, InputFuture, State, valued
 from .outputs import ALL
 from .queue import Run
 from .targets import Coded, Target, target_of
 from .waits import Waits
 
 if TYPE_CHECKING:
+    from .actorcalls import ActorCalls
     from .host import Host
     from .outputs import Memory
 
@@ -48,13 +49,28 @@ class Calls(Waits):
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = Batch(run.id)
         self._sealed = False  # a value of the next call lies in shared memory
+        self.actors: ActorCalls | None = None  # that the run has made
         self.made = 0  # how many calls and values there were
 
     # ---- making
 
+    def of_actors(self) -> ActorCalls:
+        """What the run has of actors."""
+        if self.actors is None:
+            from .actorcalls import ActorCalls  # most runs do without
+
+            with self._worker.lock:
+                self.actors = self.actors or ActorCalls(self)
+        return self.actors
+
     def make(self, function: str | Target, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Any:
         """Has a function run as a task of its own. It returns a future, or one of each of several results."""
         what = f"call {function if isinstance(function, str) else function.name}"
+        if self.actors is not None:
+            try:
+                args, named = valued(args), dict(zip(named, valued(list(named.values())), strict=True))
+            except CallFailed as e:
+                return Future(error=e) if options.returns == 1 else [Future(error=e) for _ in range(options.returns)]
 
         def make() -> Any:
             with self._memory.making:
@@ -68,6 +84,8 @@ class Calls(Waits):
     def map(self, target: Target, options: Options, rows: Iterable[Sequence[Any]], named: dict[str, Any]) -> list[Any]:
         """Calls a function for each row of arguments, with some the same for all."""
         what = f"call {target.name}"
+        if self.actors is not None:
+            rows = [valued(row) for row in rows]
 
         def make() -> list[Any]:
             with self._memory.making:
@@ -241,9 +259,17 @@ class Calls(Waits):
             elif len(batch.items) == 1:
                 worker.soon()
 
+    def end(self) -> None:
+        """The run has ended."""
+        if self.actors is not None:
+            self.actors.end()
+        super().end()
+
     def flush(self) -> None:
         """Sends the calls that were made, and then which are needed no more. The helper does it too; the lock is held."""
         worker = self._worker
+        if self.actors is not None:
+            self.actors.flush()
         if self._batch.items:
             worker.send(self._batch.take())
         if self.released and (refs := self._gone()):

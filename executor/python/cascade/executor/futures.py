@@ -17,7 +17,8 @@ MOST_REFS = 16  # calls that a wait names
 class State:
     """A call, or a value that was put."""
 
-    __slots__ = ("elements", "end", "holds", "listeners", "name", "order", "put", "ref", "several", "target")
+    __slots__ = ("came", "elements", "end", "holds", "listeners", "name", "order", "put", "ref", "several", "target")
+    direct = False  # a call of an actor's method: the agent does not know it
 
     def __init__(
         self, ref: m.CallRef, name: str, target: Target | None = None, put: m.Desc | None = None, returns: int = 1
@@ -25,6 +26,7 @@ class State:
         self.ref, self.name, self.target, self.put = ref, name, target, put
         self.several = returns > 1
         self.listeners: list[Callable[[], Any]] | None = None  # called when it ends, with the lock held
+        self.came: Callable[[], Any] | None = None  # called at its first element, and when it ends, with the lock held
         self.end: m.CallEnd | None = None
         self.order = 0  # it is the order-th that ended
         self.elements: list[m.Desc] = []
@@ -208,7 +210,8 @@ class Waiter:
                 self.need -= 1
                 if state is not None and state.end is not None and state.end.error is not None:
                     self.failed = self.failed or state
-        once = len(self.left) <= MOST_REFS and all(n == 1 for n in self.left.values())
+        self.direct = any(state is not None and state.direct for state in states)
+        once = not self.direct and len(self.left) <= MOST_REFS and all(n == 1 for n in self.left.values())
         self.refs = list(self.left) if once else []
         self.first_need = self.need
 
@@ -251,3 +254,22 @@ class Collector:
 def call_of(f: Future) -> State | None:
     """The call that is to end; None for what has its value."""
     return f.state if isinstance(f, Called) and f.state.put is None else None
+
+
+def valued(args: Sequence[Any]) -> Sequence[Any]:
+    """Arguments of a task, to which the agent brings no results of actors: it waits for them and has their values in their places."""
+    if not any(_has_direct(a) for a in args):
+        return args
+    return [_value(a) if _has_direct(a) else a for a in args]
+
+
+def _has_direct(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(v, (Called, Element)) and v.state.direct for v in value)
+    return isinstance(value, (Called, Element)) and value.state.direct
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [v.result() if isinstance(v, (Called, Element)) and v.state.direct else v for v in value]
+    return value.result()

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..wire import codec
 from ..wire import messages as m
+from ..wire.direct import Watch
 from .code import Code
 from .queue import Queue, Run
 
@@ -19,6 +20,7 @@ class Host(Protocol):
     current: Run | None
     welcome: m.Welcome
     code: Code
+    watch: Watch  # the links to actors that its runs have made
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
@@ -58,6 +60,12 @@ class Host(Protocol):
 
     def soon(self) -> None:
         """Has the helper send the calls that were made."""
+
+    def tell(self) -> None:
+        """Has threads that wait look at what is new. The lock is held."""
+
+    def nudge(self) -> None:
+        """Has another thread look at what is to be sent. It takes no lock: finalizers call it wherever a thread is."""
 
     def check(self, run: Run) -> None:
         """Raises Stopped when a run must not go on."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .outputs import Memory
 
 LOOK_AFTER = 86400.0  # s after which a wait looks at the time again: clocks take no longer ones
+DIRECT_WAIT = 0.002  # s for which a run that waits for actors keeps its core
 LOST = m.CallEnd(error=m.TaskError(m.STORE, "another thread could not read it"))
 _Key = tuple[m.CallRef, int, int]  # a dataset: call, output and element
 
@@ -75,6 +76,8 @@ class Waits:
             state = self.released.popleft()
             state.holds -= 1
             if state.holds == 0 and self._states.pop(state.ref, None) is not None:
+                if state.direct:
+                    continue
                 refs.append(state.ref)
                 if self._reads:
                     for key in [k for k in self._reads if k[0] == state.ref]:
@@ -95,16 +98,24 @@ class Waits:
                 continue
             if e.element:
                 state.elements.extend(e.outputs)
+                if state.came is not None:
+                    state.came()
             elif state.end is not None:
                 raise LinkError(f"a second end of call {e.ref.number} of run {message.run}")
             else:
-                self._ended += 1
-                state.end, state.order = e, self._ended
-                for waiter in self._waiters:
-                    waiter.ended(state)
-                told, state.listeners = state.listeners, None
-                for tell in told or ():
-                    tell()
+                self.ended(state, e)
+
+    def ended(self, state: State, end: m.CallEnd) -> None:
+        """A call has ended. The lock is held."""
+        self._ended += 1
+        state.end, state.order = end, self._ended
+        for waiter in self._waiters:
+            waiter.ended(state)
+        told, state.listeners = state.listeners, None
+        for tell in told or ():
+            tell()
+        if state.came is not None:
+            state.came()
 
     def _read(self, e: m.CallEnd) -> None:
         if len(e.outputs) != 1:
@@ -142,10 +153,15 @@ class Waits:
 
     # ---- waiting
 
-    def _block(self, done: Callable[[], bool], deadline: float | None, waiter: Waiter | None = None) -> bool:
-        """Waits until something is so, without a core. It is False when the time is up."""
+    def _block(self, done: Callable[[], bool], deadline: float | None, waiter: Waiter | None = None, direct: bool = False) -> bool:
+        """Waits until something is so, without a core. It is False when the time is up.
+
+        With direct it waits for actors: most answer soon, so that the run keeps its core for a moment.
+        """
         worker, main = self._worker, self._worker.in_main()
         refusals, mine = len(self._refusals), 0
+        direct = direct or waiter is not None and waiter.direct
+        keeps = time.monotonic() + DIRECT_WAIT if direct else 0.0
         with worker.lock:
             if self._look(done, refusals):
                 return True
@@ -156,14 +172,17 @@ class Waits:
             while True:
                 with worker.lock:
                     so, core = self._look(done, refusals), mine != self._wait or not self._waiting
-                    if so and (core or waiter is not None and waiter.at_once()):
+                    if so and (core or direct or waiter is not None and waiter.at_once()):
                         return True
                     left = None if deadline is None else min(deadline - time.monotonic(), LOOK_AFTER)
                     if left is not None and left <= 0:
                         return so
                     if not so and not self._waiting and worker.granted:
-                        mine = self._tell(waiter)
-                        continue
+                        keep = keeps - time.monotonic() if direct else 0.0
+                        if keep <= 0:
+                            mine = self._tell(waiter)
+                            continue
+                        left = keep if left is None else min(left, keep)
                     if not main:
                         worker.rest(left)
                 if main:
@@ -188,7 +207,7 @@ class Waits:
         """Tells the agent that the run waits, and returns the number of this wait. The lock is held."""
         wait = m.CallWait(self.run.id, self._wait + 1, (), self._seen, 1)
         if self._blocked == 1 and waiter is not None:
-            wait = wait._replace(n=max(waiter.need, 1))
+            wait = wait._replace(n=1 if waiter.direct else max(waiter.need, 1))
             if waiter.refs:
                 wait = wait._replace(refs=waiter.refs, seen=0, n=waiter.first_need)
         self._waiting, self._wait = True, wait.wait
@@ -251,7 +270,7 @@ class Waits:
         """Waits for element n of a series. It is False at the end."""
 
         def look() -> bool:
-            self._block(lambda: len(state.elements) > n or state.end is not None, None)
+            self._block(lambda: len(state.elements) > n or state.end is not None, None, direct=state.direct)
             if len(state.elements) <= n:
                 self._failed(state)
             return len(state.elements) > n
@@ -394,7 +413,10 @@ class Waits:
             if state.put is None and state.end is None:
                 with self._worker.lock:
                     self.flush()
-                    self._worker.send(m.CallDrop(self.run.id, [state.ref], True, reason))
+                    if state.direct:
+                        state.line.cancel(state, reason)  # type: ignore[attr-defined]
+                    else:
+                        self._worker.send(m.CallDrop(self.run.id, [state.ref], True, reason))
 
         self._mine(f"cancel {state.name}", tell)
 

@@ -22,8 +22,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import __version__, context
-from ..wire import codec, columns
+from ..wire import codec
 from ..wire import messages as m
+from ..wire.direct import Watch
 from ..wire.envelope import LinkError
 from ..wire.pipes import connect, poll_of
 from .calls import Calls
@@ -34,6 +35,7 @@ from .memory import ControlPage
 from .outcome import failure, leads_to
 from .outputs import Memory
 from .queue import LiveValue, PreparedKind, Queue, Run, Stopped
+from .reports import Reports
 from .state import State, limit_threads, setenv
 from .usage import UsageMeter
 
@@ -46,7 +48,6 @@ LONG = 1_000_000_000  # ns after which a run is no reason to put anything off
 LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
 IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
 INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not clean up
-MAX_ROW = 512  # runs in one report, at most
 NOT_HERE = (
     "{}: only the thread in which the task's function runs can do that, or another one in a block `with cascade.strand(NAME):`"
 )
@@ -69,6 +70,8 @@ class Worker:
         self._resting = 0  # how many wait for it
         self._waits = False  # the main thread reads the link, and is in no need of the helper
         self._watches = False  # the helper does so
+        self.watch = Watch()
+        self.beside: Callable[[], bool] | None = None  # of a run: done while it is at work; whether it is to be done soon again
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
         self.current: Run | None = None
@@ -83,10 +86,7 @@ class Worker:
         self.logs = Logs(self._log, words)
         self._usage = UsageMeter()
         self._leftover = Leftover(self._usage.private)
-        self._items: list[m.ReportItem] = []
-        self._row: list[tuple[int, int, int, int, int, int, int]] = []  # usages of runs that ended without outputs, one after another
-        self._row_first = 0
-        self._since = 0  # when the oldest item came
+        self._reports = Reports()
         self._job = b""  # of the last run
         self._unseen = False  # it took little time, and not all that it may have changed was looked at
         self._bounded = False  # the threads of libraries
@@ -98,7 +98,7 @@ class Worker:
         self._made = 0  # calls that there were when it looked
         self._wake_main, self._wake_helper = os.eventfd(0, os.EFD_NONBLOCK), os.eventfd(0, os.EFD_NONBLOCK)
         self.link = connect(address, pipes, MAX_HEAD, self._broken)
-        self._poll = poll_of(self._wake_main, self.link.fd)
+        self._poll = poll_of(self._wake_main, self.link.fd, self.watch.fd)
         self._main = threading.get_ident()
         self.send(m.Hello(os.getpid(), token, __version__, "python", [("*", "")]))
 
@@ -126,6 +126,8 @@ class Worker:
                 decoded = codec.decode(message[0])
                 if decoded is not None:
                     self._handle(decoded)
+            if self.watch and self.watch.take():
+                some = True
             if self.link.closed_by_peer is not None:
                 self.over = True
             if some and self._resting:
@@ -188,38 +190,19 @@ class Worker:
             return
         run = self.queue.remove(message.run)
         if run is not None:
-            self._add(m.ReportItem(m.FAILED, run.id, time.time_ns(),
+            self._reports.add(m.ReportItem(m.FAILED, run.id, time.time_ns(),
                                    error=self.error(run, message.why, message.text)))  # fmt: skip
 
     # ---- reports
 
-    def _add(self, item: m.ReportItem) -> None:
-        self._end_row()
-        if not self._items:
-            self._since = time.perf_counter_ns()
-        self._items.append(item)
-
     def add(self, item: m.ReportItem) -> None:
         """Queues something that happened. It leaves with the next flush."""
         with self.lock:
-            self._add(item)
-
-    def _end_row(self) -> None:
-        row = self._row
-        if not row:
-            return
-        self._row = []
-        at = row[-1][0] + row[-1][1]
-        if len(row) == 1:
-            self._items.append(m.ReportItem(m.FINISHED, self._row_first, at, usage=m.Usage(*row[0])))
-        else:
-            self._items.append(m.ReportItem(m.STEPS, self._row_first, at, steps=columns.usages(row)))
+            self._reports.add(item)
 
     def _flush_items(self) -> None:
-        self._end_row()
-        while self._items:
-            items, self._items = self._items[:MAX_ROW], self._items[MAX_ROW:]
-            self.link.send(codec.encode(m.Report(items)))
+        for report in self._reports.take():
+            self.link.send(codec.encode(report))
 
     def flush(self) -> None:
         """Sends what waits, and takes what came: sending may have taken its notice away."""
@@ -270,7 +253,7 @@ class Worker:
                 if self.memory.return_wanted:
                     self.memory.return_standing()
                 if run is not None:
-                    if (self._items or self._row) and not run.kind.quick:
+                    if self._reports and not run.kind.quick:
                         self.flush()
                     if self._helper_sleeps:
                         self._helper_sleeps = False
@@ -386,20 +369,14 @@ class Worker:
             usage = (run.start, took, self._usage.cpu(took), self._usage.peak(run.peak, now), run.bytes_in, run.bytes_out, run.copied)
             self._ended = now
             if error is None and not outputs and not counts and run.device is None:
-                if self._row and (self._row_first + len(self._row) != run.id or len(self._row) == columns.MAX_ENTRIES):
-                    self._end_row()
-                if not self._row:
-                    self._row_first = run.id
-                    if not self._items:
-                        self._since = now
-                self._row.append(usage)
+                self._reports.ended(run.id, usage, now)
             else:
                 item = m.ReportItem(m.FINISHED if error is None else m.FAILED, run.id, run.start + took,
                                     outputs, counts, m.Usage(*usage, run.device), error)  # fmt: skip
-                self._add(item)
+                self._reports.add(item)
             if run.regions:
                 memory.return_regions(run)
-            if now - self._since > REPORT_AGE:
+            if now - self._reports.since > REPORT_AGE:
                 self.flush()
         self._leftover.look(self._usage.sample)
 
@@ -498,6 +475,33 @@ class Worker:
             self._looks_soon = True
             os.eventfd_write(self._wake_helper, 1)
 
+    def tell(self) -> None:
+        """Has threads that wait look at what is new. The lock is held."""
+        self._news.notify_all()
+        if not self.in_main():
+            os.eventfd_write(self._wake_main, 1)
+
+    def nudge(self) -> None:
+        """Has the helper look at what is to be sent."""
+        os.eventfd_write(self._wake_helper, 1)
+
+    def inside(self, function: Any, /, *args: Any, **named: Any) -> Any:
+        """Calls a function of the task's within aside: it can be interrupted meanwhile."""
+        before, self._in_function = self._in_function, True
+        try:
+            return function(*args, **named)
+        finally:
+            self._in_function = before
+
+    def leave(self) -> None:
+        """Has the process end after its run: something of it cannot be undone."""
+        self._leftover.leaving = True
+
+    @property
+    def woken(self) -> int:
+        """A descriptor that is readable when messages were taken in another thread than the main one."""
+        return self._wake_main
+
     def aside(self, do: Callable[[Run], Any]) -> Any:
         """Does something for the task's function, which is not interrupted meanwhile; None in threads of its own."""
         run = self.current
@@ -515,7 +519,7 @@ class Worker:
 
     def _help(self) -> None:
         asleep = poll_of(self._wake_helper)
-        awake = poll_of(self._wake_helper, self.link.fd)
+        awake = poll_of(self._wake_helper, self.link.fd, self.watch.fd)
         while True:
             run = self.current
             now = time.perf_counter_ns()
@@ -556,7 +560,7 @@ class Worker:
                 return asleep, 2
             if not run.told:
                 run.told = True
-                self._add(m.ReportItem(m.STARTED, run.id, run.start))
+                self._reports.add(m.ReportItem(m.STARTED, run.id, run.start))
             self._flush_items()
             self.pump()
             if run.deadline and now > run.deadline and run.stopped is None:
@@ -571,6 +575,8 @@ class Worker:
         if now - run.sampled > SAMPLE_EVERY:
             run.sampled = now
             run.peak = max(run.peak, self._usage.private())
+        if (beside := self.beside) is not None and beside():
+            calling = True
         if self.logs.dirty:
             self.logs.flush()
         if age > LONG:

@@ -23,7 +23,7 @@ NUMBERS: dict[type, int] = {
     m.Hello: 50, m.Welcome: 51, m.Kind: 52, m.Dispatch: 53, m.Reclaim: 54, m.Reclaimed: 55, m.Cancel: 56, m.Credit: 57,
     m.Segment: 58, m.LeaseReq: 59, m.Lease: 60, m.Report: 61, m.Stop: 62,
     m.Calls: 90, m.CallEnds: 91, m.CallRead: 92, m.CallWait: 93, m.CallGo: 94, m.CallDrop: 95,
-    m.Listed: 96, m.Log: 128,
+    m.Listed: 96, m.ActorCalls: 97, m.ActorEnds: 98, m.ActorDrop: 99, m.Log: 128,
 }  # fmt: skip
 _CLASSES = {number: cls for cls, number in NUMBERS.items()}
 
@@ -50,6 +50,10 @@ _PARTS: dict[type, tuple[tuple[int, type, bool], ...]] = {
     m.CallWait: ((2, m.CallRef, True),),
     m.CallGo: ((2, m.TaskError, False),),
     m.CallDrop: ((1, m.CallRef, True),),
+    m.ActorCall: ((4, m.Desc, True),),
+    m.ActorCalls: ((0, m.ActorCall, True),),
+    m.ActorEnd: ((2, m.Desc, True), (3, m.TaskError, False)),
+    m.ActorEnds: ((0, m.ActorEnd, True),),
     m.Progress: ((6, m.GroupCounts, True), (7, m.TaskError, False), (17, m.LocatedData, True)),
     m.LocatedData: ((1, m.Desc, False),),
     m.Located: ((1, m.LocatedData, True),),

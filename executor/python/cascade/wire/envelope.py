@@ -31,16 +31,24 @@ class Session:
         self.closed_by_peer: str | None = None  # why it ended the link; None while it has not
         self.features: tuple[str, ...] = ()  # of the peer
         self.build = ""  # its version
+        self.pid = 0  # its process
         self._acknowledged = 0
         self._told = 0  # the number up to which the peer knows what was received
         self._untold = 0  # bytes behind it
         self._wanted = False  # the peer asks for an acknowledgement
 
-    def hello(self, role: str, name: str, build: str, max_head: int, features: Sequence[str] = ()) -> bytes:
+    def hello(self, role: str, name: str, build: str, max_head: int, features: Sequence[str] = (), kind: int = HELLO) -> bytes:
         incarnation = time.time_ns()
-        envelope: bytes = msgpack.packb([HELLO, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, list(features),
+        envelope: bytes = msgpack.packb([kind, 0, 0, PROTOCOL, PROTOCOL, role, name, incarnation, os.getpid(), build, list(features),
                               int(self._replay), incarnation, 0, max_head, MAX_BODY])  # fmt: skip
         return envelope
+
+    def greeted(self, envelope: bytes) -> None:
+        """Looks at a hello, and raises LinkError unless it is one of this protocol without replay."""
+        answer = msgpack.unpackb(envelope, unicode_errors="surrogateescape")
+        if answer[0] != HELLO or len(answer) < 16 or not answer[3] <= PROTOCOL <= answer[4] or bool(answer[11]) != self._replay:
+            raise LinkError(f"{self._peer} greets with {answer[:5]}, which is not this protocol")
+        self.features, self.build, self.pid = tuple(answer[10]), answer[9], answer[8]
 
     def welcomed(self, envelope: bytes) -> None:
         """Looks at the answer to hello, and raises LinkError unless it is a welcome."""
@@ -51,6 +59,7 @@ class Session:
             raise LinkError(f"{self._peer} answered the greeting with an envelope of kind {answer[0]}")
         self.features = tuple(answer[10]) if len(answer) > 10 else ()
         self.build = answer[9] if len(answer) > 9 else ""
+        self.pid = answer[8] if len(answer) > 8 else 0
 
     @property
     def unacknowledged(self) -> int:

@@ -440,6 +440,46 @@ class CallDrop(NamedTuple):
     why: str = ""
 
 
+class ActorCall(NamedTuple):
+    """A call of a method of an actor, or (class) the making of one."""
+
+    number: int = 0
+    actor: int = 0
+    class_: str = ""
+    method: str = ""
+    args: Sequence[Desc] = ()
+
+
+class ActorCalls(NamedTuple):
+    """Makes actors and calls their methods, in order."""
+
+    items: Sequence[ActorCall] = ()
+
+
+class ActorEnd(NamedTuple):
+    """The end of a call of an actor; with number 0 of the actor."""
+
+    number: int = 0
+    actor: int = 0
+    outputs: Sequence[Desc] = ()
+    error: TaskError | None = None
+
+
+class ActorEnds(NamedTuple):
+    """Tells a caller of actors what became of its calls, in order."""
+
+    ends: Sequence[ActorEnd] = ()
+
+
+class ActorDrop(NamedTuple):
+    """Ends actors and calls."""
+
+    actors: Sequence[int] = ()
+    kill: bool = False
+    calls: Sequence[int] = ()
+    why: str = ""
+
+
 class Log(NamedTuple):
     """Text that a task wrote."""
 

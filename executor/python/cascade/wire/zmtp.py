@@ -16,9 +16,10 @@ from collections.abc import Callable
 from .envelope import LinkError, Session, SessionLink
 
 _MORE, _LONG, _COMMAND = 1, 2, 4  # flags of a frame
-_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
-_READY = b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+READY = b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 _PIECE = 64 << 10  # bytes of one read: what a pipe holds
+_LARGEST = 1 << 20  # of one read, while there is more
 _SMALL = 4 << 10  # heads up to this are copied beside their frame's header
 _MAX_COMMAND = 4 << 10
 _MAX_ENVELOPE = 16 << 10
@@ -37,6 +38,7 @@ class Framed(SessionLink):
         self.fd, self._out = fd, out
         self._max_head, self._on_break = max_head, on_break
         self._ended = False
+        self._piece = _PIECE  # bytes of the next read
         self._short = False  # the last read took all that was there
         self._in = bytearray()  # what came and is not handled
         self._at = 0  # where that begins
@@ -45,12 +47,12 @@ class Framed(SessionLink):
         self._writable.register(out, select.POLLOUT)
 
     def _handshake(self, hello: bytes, until: float) -> None:
-        self._write(_GREETING + _frame(_COMMAND, _READY))
-        while len(self._in) < len(_GREETING):
+        self._write(GREETING + frame_of(_COMMAND, READY))
+        while len(self._in) < len(GREETING):
             self._fill(until)
-        if self._in[:1] != b"\xff" or self._in[10] < 3 or self._in[12:32] != _GREETING[12:32]:
+        if self._in[:1] != b"\xff" or self._in[10] < 3 or self._in[12:32] != GREETING[12:32]:
             raise LinkError(f"{self._peer}'s greeting is not that of ZMTP 3: {bytes(self._in[:32])!r}")
-        self._at = len(_GREETING)
+        self._at = len(GREETING)
         self._envelope(hello)
         while (frames := self._message()) is None:
             self._fill(until)
@@ -70,7 +72,7 @@ class Framed(SessionLink):
         if self._ended:
             raise LinkError(f"the link to {self._peer} has ended")
         try:
-            data = os.read(self.fd, _PIECE)
+            data = os.read(self.fd, self._piece)
         except BlockingIOError:
             return False
         except ConnectionResetError:
@@ -81,7 +83,11 @@ class Framed(SessionLink):
             self._in, self._at = bytearray(data), 0
         else:
             self._in += data
-        self._short = len(data) < _PIECE
+        self._short = len(data) < self._piece
+        if self._short:
+            self._piece = _PIECE
+        elif self._piece < _LARGEST:
+            self._piece *= 2
         return True
 
     def _message(self) -> list[bytes] | None:
@@ -117,7 +123,7 @@ class Framed(SessionLink):
 
     def _command(self, body: bytes) -> None:
         if body[:5] == b"\x04PING":  # behind the name two bytes of how long to wait, and what the answer brings back
-            self._write(_frame(_COMMAND, b"\x04PONG" + body[7:]))
+            self._write(frame_of(_COMMAND, b"\x04PONG" + body[7:]))
 
     def receive(self) -> tuple[bytes, bytes] | None:
         """The next message (head, body); None when there are no more. It does not wait."""
@@ -138,11 +144,11 @@ class Framed(SessionLink):
 
     def send(self, head: bytes, body: bytes = b"") -> None:
         """Sends a message. It waits while the other side takes no more, and raises LinkError when the link is broken."""
-        front = _frame(_MORE, self._session.data())
+        front = frame_of(_MORE, self._session.data())
         more = _MORE if body else 0
         try:
             if len(head) <= _SMALL:
-                self._write(front + _frame(more, head))
+                self._write(front + frame_of(more, head))
             else:
                 self._write(front + _header(more, len(head)))
                 self._write(head)
@@ -157,7 +163,7 @@ class Framed(SessionLink):
 
     def _envelope(self, envelope: bytes) -> None:
         """Sends an envelope that carries nothing."""
-        self._write(_frame(0, envelope))
+        self._write(frame_of(0, envelope))
 
     def _write(self, data: bytes) -> None:
         if self._ended:
@@ -186,7 +192,7 @@ class Framed(SessionLink):
         if self._ended:
             return
         with contextlib.suppress(OSError):  # it is gone, or takes no more: who leaves does not wait for that
-            os.write(self._out, _frame(0, self._session.goodbye(reason)))
+            os.write(self._out, frame_of(0, self._session.goodbye(reason)))
         self._end()
 
     def _end(self) -> None:
@@ -198,5 +204,5 @@ def _header(flags: int, size: int) -> bytes:
     return bytes((flags, size)) if size < 256 else bytes((flags | _LONG,)) + size.to_bytes(8, "big")
 
 
-def _frame(flags: int, body: bytes) -> bytes:
+def frame_of(flags: int, body: bytes) -> bytes:
     return _header(flags, len(body)) + body

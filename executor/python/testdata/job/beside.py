@@ -11,3 +11,15 @@ def triple(x):
 @cascade.remote
 def of_both(x):
     return [triple.remote(x).result(), __name__]
+
+
+@cascade.remote
+class Tally:
+    """An actor of a module."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def more(self, k):
+        self.n += k
+        return self.n

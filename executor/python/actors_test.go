@@ -1,0 +1,52 @@
+//go:build linux
+
+package python_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
+	"github.com/cascade-run/cascade/internal/testing/tier"
+)
+
+// A program makes actors of its classes: what they return, raise and refuse, in which order and beside what they run
+// is the golden file.
+func TestPythonActors(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/actors.golden", prints(t, "testdata", env, python, "actors.py", programs(t), t.TempDir()))
+}
+
+// An actor ends when its process dies, when it is killed, with its last handle, its caller, the program and the agent; each
+// says so to all calls that have not ended. A method that never returns, and 10,000 calls behind others, hold nothing.
+func TestPythonActorsEnd(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/actorends.golden", prints(t, "testdata", env, python, "actorends.py", programs(t), t.TempDir()))
+}
+
+// The example of actors prints what its README says.
+func TestRollouts(t *testing.T) {
+	pyenv.Python(t)
+	text, err := os.ReadFile("../../examples/rollouts/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := strings.Cut(string(text), "```text\n")
+	want, _, _ = strings.Cut(want, "```")
+	python, env := interpreter(t)
+	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if out := prints(t, "../../examples/rollouts", env, python, "rollouts.py"); out != want {
+		t.Errorf("printed\n%swant\n%s", out, want)
+	}
+}
+
+// Its simulators can be those of gymnasium.
+func TestGymnasium(t *testing.T) {
+	tier.Nightly(t, "installs gymnasium")
+	pyenv.Python(t)
+	python, env := interpreter(t, "gymnasium")
+	same(t, "testdata/gymnasium.golden", prints(t, "testdata", env, python, "gymnasium_actors.py", programs(t)))
+}

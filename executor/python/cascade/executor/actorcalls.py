@@ -1,0 +1,498 @@
+"""Actors as the run has them that made them: their processes, their calls, and what ends both (docs/protocol/actors.md).
+
+    Class.remote ──▶ a call of the generator actorhost.serve ──▶ agent ──▶ a process; its first element is an address
+    h.f.remote   ──▶ Line.queue (an argument is not there yet) ──▶ batch ──ActorCalls──▶ the process
+    result       ◀── State ◀──────────────────────────────────────────────ActorEnds───
+
+Their calls have States as others have, in a strand of their own of which the agent knows nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgpack
+
+from .. import context
+from ..context import CallFailed, Future, Options, strand
+from ..values import BYTES, MSGPACK, RAW, decode, encode
+from ..wire import codec
+from ..wire import messages as m
+from ..wire.direct import DirectLink, dial
+from ..wire.envelope import LinkError
+from ..wire.text import ERRORS
+from .futures import Called, Element, InputFuture, State
+from .raised import DEAD
+from .targets import Coded, Target
+
+if TYPE_CHECKING:
+    from .calls import Calls
+
+SERVE = "cascade.actors."  # what the process of an actor runs, before the name of its class
+STRAND = (1 << 64) - 1  # of calls of actors
+PROCESSES = STRAND - 1  # of the calls of their processes
+MOST_BYTES = 256 << 20  # of the arguments of a call, and of what it returns
+_FULL, _MANY = 64 << 10, 1000  # bytes and calls of a message that leaves at once
+_HEAD = msgpack.packb(codec.NUMBERS[m.ActorCalls])
+_DATA = tuple(m.Ref())
+
+
+class Method(NamedTuple):
+    """A method of a class as callers know it."""
+
+    name: str  # CLASS.METHOD
+    target: Target
+    returns: int
+    group: str  # of those that run beside others
+    text: str  # what messages call it, without the names of arguments
+
+
+class Making(NamedTuple):
+    """A class of which an actor is made."""
+
+    name: str
+    target: Target  # of the constructor
+    text: str  # what messages call it, with its options
+    coded: Coded | None  # it goes by value
+
+
+class ActorState(State):
+    """A call of a method."""
+
+    __slots__ = ("line", "number")
+    direct = True
+
+    def __init__(self, ref: m.CallRef, line: Line, method: Method, returns: int) -> None:
+        super().__init__(ref, method.name, method.target, None, returns)
+        self.line, self.number = line, 0  # the number is 0 until it has left
+
+
+class Pending:
+    """A call behind an argument that is not there yet."""
+
+    __slots__ = ("args", "left", "state", "text")
+
+    def __init__(self, state: ActorState | None, text: bytes, args: list[Any], left: int) -> None:
+        self.state, self.text, self.args, self.left = state, text, args, left
+
+
+class Line:
+    """One actor: the line of its calls. The lock of the run's process guards it."""
+
+    def __init__(self, of: ActorCalls, name: str) -> None:
+        self._of, self.name = of, name
+        self.row: Called | None = None  # the call of its process
+        self.link: DirectLink | None = None
+        self.dead: m.TaskError | None = None  # it has ended, and why
+        self.dropped = False  # no handle is left
+        self.queue: deque[Pending] = deque()  # of which the first has an argument that is not there
+        self._batch: list[bytes] = []
+        self._size = 0
+        self._last = 0  # number of a call
+        self.open: dict[int, ActorState | None] = {}  # None: the actor is made
+
+    def add(self, state: ActorState | None, text: bytes, args: bytes) -> bool:
+        """Puts a call behind those before; it tells whether it is to leave at once."""
+        if self.dead is not None:
+            if state is not None:
+                self._of.calls.ended(state, m.CallEnd(state.ref, error=self.dead))
+            return False
+        self._last += 1
+        if state is not None:
+            state.number = self._last
+        self.open[self._last] = state
+        self._batch.append(b"".join((b"\x95", msgpack.packb(self._last), b"\x01", text, args)))
+        self._size += len(args)
+        return len(self.open) == 1 or self._size >= _FULL or len(self._batch) >= _MANY
+
+    def flush(self) -> None:
+        """Sends the calls that were made."""
+        if self.link is None or not self._batch:
+            return
+        items, self._batch, self._size = self._batch, [], 0
+        self._send(b"".join((b"\x92", _HEAD, b"\x91\xdd", len(items).to_bytes(4, "big"), *items)))
+
+    def _send(self, message: bytes) -> None:
+        if self.link is None:
+            return
+        try:
+            self.link.send(message)
+        except LinkError as e:
+            self.lost(str(e))
+            return
+        self._of.watch.look(self.link)
+
+    def came(self) -> None:
+        """The agent has told something of its process: where it is, or that it has ended."""
+        row = self.row
+        if row is None or self.dead is not None:
+            return
+        end, elements = row.state.end, row.state.elements
+        if end is not None and (self.link is None or end.error is not None):
+            why = "its process has ended" if end.error is None else end.error.message
+            self.lost(why if self.link is not None else f"its process did not start: {why}", end.error)
+        elif self.link is None and elements:
+            d = elements[0]
+            try:
+                address = decode(d.codec, d.dtype, d.shape, d.place.bytes, str)
+                self.link = dial(address, f"actor {self.name}", f"caller-{os.getpid()}-{id(self):x}")
+            except (LinkError, OSError, ValueError) as e:
+                self.lost(str(e))
+                return
+            self._of.watch.add(self.link, self._receive)
+            self.flush()
+            self._end_behind()
+
+    def _receive(self) -> None:
+        """Takes what has come from its process."""
+        assert self.link is not None
+        try:
+            while self.link is not None and (received := self.link.receive()) is not None:
+                message = codec.decode(received[0])
+                if not isinstance(message, m.ActorEnds):
+                    raise LinkError(f"its process sent {type(message).__name__}")
+                for e in message.ends:
+                    self._ended(e)
+            if self.link is not None and self.link.closed_by_peer is not None:
+                self.lost("its process has ended")
+        except (LinkError, ValueError):
+            pid = "" if self.link is None or not self.link.pid else f" ({self.link.pid})"
+            self.lost(f"its process{pid} has died")
+
+    def _ended(self, e: m.ActorEnd) -> None:
+        if e.number == 0:
+            self.dead = e.error or self._of.error("the actor has ended")
+            return
+        state = self.open.get(e.number)
+        if state is not None and e.outputs and e.outputs[0].ref.element:
+            state.elements.extend(d._replace(ref=m.Ref(0, 0, d.ref.element - 1)) for d in e.outputs)
+            return
+        self.open.pop(e.number, None)
+        if state is not None and state.end is None:
+            outputs = e.outputs
+            if len(outputs) > 1:
+                outputs = [d._replace(ref=m.Ref(0, i)) for i, d in enumerate(outputs)]
+            self._of.calls.ended(state, m.CallEnd(state.ref, outputs, e.error))
+
+    def drop(self) -> None:
+        """No handle is left: it ends behind the calls that were made."""
+        self.dropped = True
+        self._end_behind()
+
+    def _end_behind(self) -> None:
+        if self.dropped and not self.queue and self.link is not None and self.dead is None:
+            self.flush()
+            self._send(codec.encode(m.ActorDrop([1], why="no handle of it is left")))
+
+    def cancel(self, state: ActorState, why: str) -> None:
+        """Ends one call: at once where it has not left, else when its process says so."""
+        if state.number:
+            self.flush()
+            self._send(codec.encode(m.ActorDrop(calls=[state.number], why=why)))
+        elif state.end is None:
+            error = m.TaskError(m.CANCELLED, why, task=state.name)
+            self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
+            self._of.tell()
+
+    def lost(self, why: str, cause: m.TaskError | None = None) -> None:
+        """Its process is gone, or is to be: all calls that have not ended fail."""
+        error = self.dead if self.dead is not None and cause is None else self._of.error(why, cause)
+        self.dead = error
+        link, self.link = self.link, None
+        if link is not None:
+            self._of.watch.remove(link)
+            link.abandon()
+        self._batch.clear()
+        opened, self.open = self.open, {}
+        for state in (*opened.values(), *(p.state for p in self.queue)):
+            if state is not None and state.end is None:
+                self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
+        self.queue.clear()
+        self._of.forget(self, why)
+        self._of.tell()
+
+
+class ActorCalls:
+    """The actors of one run, and what it calls of them."""
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+        self._worker = calls.host
+        self.watch = self._worker.watch
+        self.lines: set[Line] = set()
+        self.unheld: deque[Line] = deque()  # whose last handle is gone
+        self._numbers = itertools.count()
+        self._ready: queue.SimpleQueue[Line | None] | None = None  # whose first argument is there
+
+    # ---- making
+
+    def make(self, making: Making, options: Options, keeps: bool, args: Sequence[Any], named: dict[str, Any]) -> Line:
+        """Makes an actor: a process is asked for, and the constructor is the first of its calls."""
+        return self.calls._mine(f"make an actor {making.name}", lambda: self._make(making, options, keeps, args, named))  # type: ignore[no-any-return]
+
+    def _make(self, making: Making, options: Options, keeps: bool, args: Sequence[Any], named: dict[str, Any]) -> Line:
+        making.target.ports(len(args), tuple(named))  # compares them
+        calls = self.calls
+        run = calls.run
+        options = options._replace(here=True, name=f"{making.name.rpartition('.')[2]}-try-{run.attempt & 0xFFFF}")
+        line = Line(self, making.name)
+        token = context._strand.set(context._Strand(calls, PROCESSES))
+        try:
+            row = calls.make(_serve_target(making.target.function.__name__), options, (keeps,), {})
+        finally:
+            context._strand.reset(token)
+        text = _text(making.text, named)
+        body = [*args, *named.values()]
+        with self._worker.lock:
+            line.row = row
+            row.state.came = line.came
+            self.lines.add(line)
+            self._send(line, None, b"".join((msgpack.packb(text), b"\xa0")), body, making.coded)
+            line.came()
+        return line
+
+    def call(self, line: Line, method: Method, returns: int, text: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
+        """Calls a method: a future, a list of several, or None for a method that returns nothing."""
+        what = f"call {method.name}"
+
+        def call() -> Any:
+            calls = self.calls
+            method.target.ports(len(args), tuple(named))
+            name = b"".join((b"\xa0", msgpack.packb(_text(text, named), unicode_errors=ERRORS)))
+            with self._worker.lock:
+                calls._runs(what)
+                state = ActorState(m.CallRef(STRAND, next(self._numbers)), line, method, max(returns, 1))
+                state.several = returns > 1
+                calls._states[state.ref] = state
+                calls.made += 1
+                self._send(line, state, name, [*args, *named.values()], None)
+            if returns == 1:
+                return Called(calls, state)
+            made = [Called(calls, state, i) for i in range(max(returns, 1))]
+            return made if returns else None
+
+        return self.calls._mine(what, call)
+
+    def _send(self, line: Line, state: ActorState | None, text: bytes, args: list[Any], coded: Coded | None) -> None:
+        """Sends a call, or has it wait for its arguments. The lock is held."""
+        if any(isinstance(a, Future) or isinstance(a, (list, tuple)) and any(isinstance(v, Future) for v in a) for a in args):
+            if coded is not None:
+                args = [_Code(coded), *args]
+            pending = Pending(state, text, args, 0)
+            for f in _futures(args):
+                self._await(f, line, pending)
+            if pending.left or line.queue or not all(_near(f) for f in _futures(args)):
+                line.queue.append(pending)
+                if line.queue[0] is pending and not pending.left:
+                    self._settle(line)
+                return
+            args = [_here(a) for a in args]
+        elif line.queue:
+            line.queue.append(Pending(state, text, [_Code(coded), *args] if coded is not None else args, 0))
+            return
+        elif coded is not None:
+            args = [_Code(coded), *args]
+        self._add(line, state, text, packed(line.name, args))
+
+    def _add(self, line: Line, state: ActorState | None, text: bytes, args: bytes) -> None:
+        if line.add(state, text, args):
+            line.flush()
+        elif len(line.open) == 2:
+            self._worker.soon()
+
+    def _await(self, f: Future, line: Line, pending: Pending) -> None:
+        """Has a call wait until a future has ended."""
+        calls = self.calls
+        if getattr(f, "calls", calls) is not calls:
+            raise ValueError(f"call of {line.name}: an argument is a future of another task")
+        if isinstance(f, InputFuture):
+            raise ValueError(f"call of {line.name}: input {f.name} as a future: pass its value")
+        if not isinstance(f, Called) or f.state.put is not None or f.state.end is not None:
+            return
+        if f.state.stream:
+            raise ValueError(f"call of {line.name}: an argument is the future of a series: pass list(future.elements())")
+        pending.left += 1
+
+        def told() -> None:
+            pending.left -= 1
+            if pending.left == 0 and line.queue and line.queue[0] is pending:
+                self._settle(line)
+
+        f.state.listeners = [*(f.state.listeners or ()), told]
+        calls.flush()
+        self._worker.soon()
+
+    def _settle(self, line: Line) -> None:
+        """Has a thread send the calls of a line whose arguments are there: to bring them into memory may take its time."""
+        if self._ready is None:
+            self._ready = queue.SimpleQueue()
+            threading.Thread(target=self._settles, args=(self._ready,), name="cascade-actors", daemon=True).start()
+        self._ready.put(line)
+
+    def _settles(self, ready: queue.SimpleQueue[Line | None]) -> None:
+        try:
+            with strand("cascade-actors"):
+                while (line := ready.get()) is not None:
+                    while self._first(line):
+                        pass
+        except (RuntimeError, context.Cancelled):  # the run has ended meanwhile
+            pass
+
+    def _first(self, line: Line) -> bool:
+        """Sends the first call that waits, if its arguments are there."""
+        with self._worker.lock:
+            if not line.queue or line.queue[0].left:
+                return False
+            pending = line.queue[0]
+        args, failed = b"", None
+        try:
+            args = packed(line.name, [_here(a) for a in pending.args])
+        except CallFailed as e:
+            failed = m.TaskError(m.TASK, f"an argument is of a call that has failed: {e}", e.codes, e.stack, task=line.name)
+        except (TypeError, ValueError) as e:
+            failed = m.TaskError(m.INPUT, f"an argument: {e}", [type(e).__name__], task=line.name)
+        with self._worker.lock:
+            if not line.queue or line.queue[0] is not pending:
+                return False
+            line.queue.popleft()
+            if failed is None:
+                self._add(line, pending.state, pending.text, args)
+            elif pending.state is not None:
+                self.calls.ended(pending.state, m.CallEnd(pending.state.ref, error=failed))
+                self.tell()
+            else:
+                line.lost(failed.message, failed)
+            line._end_behind()
+        return True
+
+    # ---- the end
+
+    def flush(self) -> None:
+        """Sends what was called, and ends actors of which no handle is left. The lock is held."""
+        for line in self.lines:
+            line.flush()
+        while self.unheld:
+            self.unheld.popleft().drop()
+
+    def kill(self, line: Line, why: str) -> None:
+        """Ends an actor at once, with its process."""
+
+        def kill() -> None:
+            with self._worker.lock:
+                if line.dead is None:
+                    line.lost(f"it was killed: {why}" if why else "it was killed")
+
+        self.calls._mine(f"kill {line.name}", kill)
+
+    def tell(self) -> None:
+        """Has threads that wait look at what has ended. The lock is held."""
+        self._worker.tell()
+
+    def forget(self, line: Line, why: str) -> None:
+        """An actor has ended: its process does. The lock is held."""
+        self.lines.discard(line)
+        row, line.row = line.row, None
+        if row is not None and row.state.end is None and self._worker.current is self.calls.run:
+            row.state.came = None
+            try:
+                self.calls.flush()
+                self._worker.send(m.CallDrop(self.calls.run.id, [row.state.ref], True, why))
+                self._worker.flush()
+            except RuntimeError:  # the session is over, and so is what it has called
+                pass
+
+    def error(self, why: str, cause: m.TaskError | None = None) -> m.TaskError:
+        """What calls of an actor that has ended fail with."""
+        kind = m.CRASH if cause is None else cause.kind
+        codes = [*(() if cause is None else cause.codes), DEAD]
+        return m.TaskError(kind, why, codes, "" if cause is None else cause.stack, agent=self._worker.welcome.agent)
+
+    def end(self) -> None:
+        """The run has ended."""
+        with self._worker.lock:
+            for line in list(self.lines):
+                line.lost("the task or program that made it has ended")
+        if self._ready is not None:
+            self._ready.put(None)
+
+
+class _Code(NamedTuple):
+    """The code of a class as an argument."""
+
+    coded: Coded
+
+
+def packed(name: str, args: Sequence[Any]) -> bytes:
+    """The arguments of a call as they stand in its message."""
+    out = [bytes((0x90 | len(args),)) if len(args) < 16 else b"\xdc" + len(args).to_bytes(2, "big")]
+    size = 0
+    for value in args:
+        d = described(value)
+        size += d[5]
+        out.append(msgpack.packb(d, unicode_errors=ERRORS))
+    if size > MOST_BYTES:
+        raise ValueError(f"its arguments take {size} bytes, and may take {MOST_BYTES}: pass what {name} can read by itself")
+    return b"".join(out)
+
+
+def described(value: Any, element: int = 0) -> tuple[Any, ...]:
+    """A value with its bytes, as the fields of a Desc."""
+    ref = _DATA if element == 0 else (0, 0, element)
+    if value is None or type(value) in (bool, int, float):
+        try:
+            data = msgpack.packb(value)
+            return ref, 0, MSGPACK, "", (), len(data), b"", (m.INLINE, data, 0, 0, 0, "")
+        except OverflowError:
+            pass
+    elif type(value) is _Code:
+        data = value.coded.data
+        return ref, 0, RAW, BYTES, (), len(data), b"", (m.INLINE, data, 0, 0, 0, "")
+    e = encode(value)
+    return ref, 0, e.codec, e.dtype, [int(n) for n in e.shape], e.size, b"", (m.INLINE, e.tobytes(), 0, 0, 0, "")
+
+
+def _futures(args: Sequence[Any]) -> list[Future]:
+    found = []
+    for a in args:
+        if isinstance(a, Future):
+            found.append(a)
+        elif isinstance(a, (list, tuple)) and type(a) is not _Code:
+            found += [v for v in a if isinstance(v, Future)]
+    return found
+
+
+def _near(f: Future) -> bool:
+    """Whether a future that has ended well has its value in this process."""
+    if isinstance(f, Called):
+        return f._near() and (f.state.end is None or f.state.end.error is None)
+    return not isinstance(f, Element)
+
+
+def _here(value: Any) -> Any:
+    """The value of an argument whose futures have ended."""
+    if isinstance(value, Future):
+        return value.result()
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value):
+        return [_here(v) for v in value]
+    return value
+
+
+def _text(text: str, named: dict[str, Any]) -> str:
+    """What a message calls a class or a method: with the names of the arguments that are given by name, the last ones."""
+    if not named:
+        return text
+    return f"{text}{'&' if '?' in text else '?'}named={','.join(named)}"
+
+
+@functools.lru_cache(maxsize=256)
+def _serve_target(name: str) -> Target:
+    from .actorhost import serve
+
+    return Target(SERVE + name, serve, ("keeps",))
