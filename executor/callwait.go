@@ -209,6 +209,9 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 	if finished {
 		return nil
 	}
+	if err := r.waitOver(ctx); err != nil { // the agent is not asked for a wait that is over
+		return err
+	}
 	r.flushCalls()
 	c.mu.Lock()
 	w.err = nil // of a wait before
@@ -263,14 +266,22 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		case <-late:
 			late = nil
 		case <-ctx.Done():
-			if r.ctx.Err() != nil {
-				return r.overErr()
-			}
-			return context.Cause(ctx)
+			return r.waitOver(ctx)
 		case <-r.ctx.Done():
-			return r.overErr()
+			return r.waitOver(ctx)
 		}
 	}
+}
+
+// waitOver tells why a wait is over whatever it waits for; nil when it is not.
+func (r *run) waitOver(ctx context.Context) error {
+	switch {
+	case r.ctx.Err() != nil:
+		return r.overErr()
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // waitsForCalls tells whether the run has given up its cpu.
