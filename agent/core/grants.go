@@ -298,7 +298,7 @@ func (c *Core) takeHome(at rowRef) {
 		return
 	}
 	c.endStay(at)
-	at.row().at, at.row().stays = "", true
+	at.row().at, at.row().stays = "", at.row().stays || at.row().returns >= mostReturns
 	at.job.at(at.task).state = tWaiting
 	c.tryRow(at)
 }
