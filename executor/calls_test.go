@@ -364,7 +364,7 @@ func TestSessionSaysThatItWaits(t *testing.T) {
 	s := &callScript{t: t, reg: callRegistry(), over: make(chan struct{})}
 	s.fakeAgent = startExecutor(t, s.reg, comms.Welcome{Calls: true})
 	s.exec.mu.Lock()
-	s.exec.session = &Session{exec: s.exec}
+	s.exec.session = &Session{exec: s.exec, out: newPrinter(nil, nil)}
 	s.exec.mu.Unlock()
 	s.start(func(ctx context.Context, s *callScript) error {
 		_, err := GetAll(ctx, s.doubles(ctx, 2))
