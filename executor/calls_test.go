@@ -321,28 +321,64 @@ func TestOnlyCall(t *testing.T) {
 	s.finish()
 }
 
-// TestTimedWait waits for many with a deadline: the agent is not asked to wait for all of
-// them, as the deadline may pass and the futures may be dropped.
+// TestTimedWait waits for many with a deadline, which passes: the run wants its cpu, and a wait that
+// follows takes the place of the one that was given up.
 func TestTimedWait(t *testing.T) {
+	late := make(chan struct{})
 	s := startCaller(t, func(ctx context.Context, s *callScript) error {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		_, err := GetAll(ctx, s.doubles(ctx, 3*mostTimed/2))
+		futures := s.doubles(ctx, 100)
+		timed, cancel := context.WithCancel(ctx)
+		go func() {
+			<-late
+			cancel()
+		}()
+		if _, err := GetAll(timed, futures); !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("the wait that was given up: %w", err)
+		}
+		_, err := GetAll(ctx, futures)
 		return err
 	})
-	items, _ := s.items(3 * mostTimed / 2)
-	for i, n := range []uint64{mostTimed, mostTimed / 2} {
-		if w := s.waits(uint64(i + 1)); w.N != n || w.Seen != uint64(i)*mostTimed {
-			t.Errorf("%+v", w)
-		}
-		var ends []comms.CallEnd
-		for _, it := range items[uint64(i)*mostTimed : uint64(i)*mostTimed+n] {
-			ends = append(ends, s.returns(it.Ref, 0))
-		}
-		s.ends(ends...)
-		s.goOn(uint64(i + 1))
+	items, _ := s.items(100)
+	if w := s.waits(1); w.N != 100 {
+		t.Errorf("%+v, want 100 items", w)
 	}
+	close(late)
+	if w := s.waits(2); w.N != 0 {
+		t.Errorf("%+v, want its cpu alone", w)
+	}
+	if w := s.waits(3); w.N != 100 {
+		t.Errorf("%+v, want 100 items", w)
+	}
+	s.goOn(2) // it was on its way
+	var ends []comms.CallEnd
+	for _, it := range items {
+		ends = append(ends, s.returns(it.Ref, 0))
+	}
+	s.ends(ends...)
+	s.goOn(3)
 	s.finish()
+}
+
+// TestSessionSaysThatItWaits has the program of a session wait: its agent learns of it, and its answer is not waited for.
+func TestSessionSaysThatItWaits(t *testing.T) {
+	s := &callScript{t: t, reg: callRegistry(), over: make(chan struct{})}
+	s.fakeAgent = startExecutor(t, s.reg, comms.Welcome{Calls: true})
+	s.exec.mu.Lock()
+	s.exec.session = &Session{exec: s.exec, out: newPrinter(nil, nil)}
+	s.exec.mu.Unlock()
+	s.start(func(ctx context.Context, s *callScript) error {
+		_, err := GetAll(ctx, s.doubles(ctx, 2))
+		return err
+	})
+	items, _ := s.items(2)
+	if w := s.waits(1); w.N != 2 {
+		t.Errorf("%+v, want 2 items", w)
+	}
+	s.ends(s.returns(items[0].Ref, 0), s.returns(items[1].Ref, 0))
+	<-s.over
+	if w := s.waits(2); w.N != 0 {
+		t.Errorf("%+v, want that it waits no more", w)
+	}
 }
 
 // TestKindOutlivesBadCall makes a call that cannot be, of a kind that is new: the next

@@ -14,12 +14,12 @@ import (
 // mostRefs is for how many calls a wait names each.
 const mostRefs = 16
 
-// mostTimed is for how many items of calls that it does not name a wait is that has a
-// deadline: it stays with the agent when the deadline has passed, and must be answered then.
-const mostTimed = 64
-
 // directWait is how long a run that waits for actors alone keeps its cpu: most calls of methods take less.
 const directWait = 2 * time.Millisecond
+
+// sessionWait is how long the program of a session waits before its agent is told. It has no cpu of the agent, and needs
+// no answer: the agent learns that the memory that it holds stays held until its calls have ended.
+const sessionWait = 20 * time.Millisecond
 
 // waiter is a goroutine that waits for calls, or for a dataset of one.
 type waiter struct {
@@ -209,6 +209,9 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 	if finished {
 		return nil
 	}
+	if err := r.waitOver(ctx); err != nil { // the agent is not asked for a wait that is over
+		return err
+	}
 	r.flushCalls()
 	c.mu.Lock()
 	w.err = nil // of a wait before
@@ -216,8 +219,12 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 	c.mu.Unlock()
 	defer r.unblock(w)
 	var late <-chan time.Time // the run keeps its cpu until then
-	if w.direct && r.exec.session == nil {
+	program := r.exec.session != nil
+	if w.direct || program {
 		t := time.NewTimer(directWait)
+		if program {
+			t.Reset(sessionWait)
+		}
 		defer t.Stop()
 		late = t.C
 	}
@@ -233,14 +240,14 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		case !finished && w.err != nil:
 			c.mu.Unlock()
 			return w.err
-		case finished && (!mine || w.fast && w.failed != nil): // a failure is told at once, also without a cpu
+		case finished && (!mine || program || w.fast && w.failed != nil): // a failure is told at once, also without a cpu
 			c.mu.Unlock()
 			return nil
 		case finished && w.direct && !back: // the agent does not know that it is
 			back = true
 			c.wait++
 			m = &comms.CallWait{Run: r.ID, Wait: c.wait, Seen: c.seen}
-		case !finished && !c.waiting && !c.closed && r.exec.session == nil && late == nil:
+		case !finished && !c.waiting && !c.closed && late == nil:
 			c.waiting, c.owner = true, w
 			c.wait++
 			m = &comms.CallWait{Run: r.ID, Wait: c.wait, Seen: c.seen, N: 1}
@@ -248,9 +255,6 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 				m.Refs, m.Seen, m.N = refs, 0, uint64(w.left+ended(c, refs))
 			} else if len(c.waiters) == 1 && !w.collect && !w.direct {
 				m.N = uint64(max(w.left, 1))
-				if _, ends := ctx.Deadline(); ends {
-					m.N = min(m.N, mostTimed)
-				}
 			}
 		}
 		c.mu.Unlock()
@@ -262,14 +266,22 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 		case <-late:
 			late = nil
 		case <-ctx.Done():
-			if r.ctx.Err() != nil {
-				return r.overErr()
-			}
-			return context.Cause(ctx)
+			return r.waitOver(ctx)
 		case <-r.ctx.Done():
-			return r.overErr()
+			return r.waitOver(ctx)
 		}
 	}
+}
+
+// waitOver tells why a wait is over whatever it waits for; nil when it is not.
+func (r *run) waitOver(ctx context.Context) error {
+	switch {
+	case r.ctx.Err() != nil:
+		return r.overErr()
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // waitsForCalls tells whether the run has given up its cpu.
@@ -293,16 +305,26 @@ func ended(c *calls, refs []comms.CallRef) (n int) {
 	return n
 }
 
-// unblock ends a wait. Another goroutine that waits takes care of the cpu from now on.
+// unblock ends a wait. Another goroutine that waits takes care of the cpu from now on. Without one, a wait that the agent
+// has not answered is given up: the run wants its cpu, and goes on meanwhile.
 func (r *run) unblock(w *waiter) {
 	c := r.called()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.waiters, w)
 	if c.owner == w {
 		c.owner = nil
 	}
+	var m *comms.CallWait
+	if c.waiting && len(c.waiters) == 0 && !c.closed && r.ctx.Err() == nil {
+		c.waiting = false
+		c.wait++
+		m = &comms.CallWait{Run: r.ID, Wait: c.wait, Seen: c.seen}
+	}
 	c.wakeOne()
+	c.mu.Unlock()
+	if m != nil {
+		r.exec.out.send(m)
+	}
 }
 
 // wakeOne wakes a goroutine that waits, so that the run waits with it. mu is held.
@@ -392,17 +414,20 @@ func (r *run) goOn(m *comms.CallGo) error {
 	c := r.called()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting && m.Wait < c.wait {
-		return nil // another wait has taken its place
-	}
-	if !c.waiting || m.Wait != c.wait {
+	if m.Wait > c.wait {
 		return fmt.Errorf("run %d may go on from its wait %d, and waits for the %d-th time", m.Run, m.Wait, c.wait)
 	}
-	c.waiting = false
+	if m.Wait < c.wait {
+		return nil // another wait has taken its place
+	}
 	if e := r.exec; !e.watched && e.session == nil {
 		e.watched = true
 		e.watch.Reset(sampleEvery)
 	}
+	if !c.waiting {
+		return nil // it was given up, and the run has gone on
+	}
+	c.waiting = false
 	if m.Error != nil {
 		for w := range c.waiters {
 			w.err = r.exec.reg.Wrap(m.Error)

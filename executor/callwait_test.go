@@ -79,9 +79,13 @@ func TestWait(t *testing.T) {
 	s.ends(s.returns(at(3), 6), failure(at(1), "no"))
 	s.goOn(1)
 	s.waits(2)
-	<-passed // its deadline; the same wait serves those after it
+	if w := s.waits(3); w.N != 0 {
+		t.Errorf("behind its deadline: %+v", w)
+	}
+	<-passed
+	s.waits(4)
 	s.ends(s.returns(at(0), 0), s.returns(at(2), 4))
-	s.goOn(2)
+	s.goOn(4)
 	s.finish()
 }
 

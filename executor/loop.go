@@ -102,7 +102,7 @@ func New(cfg Config) *Executor {
 func (e *Executor) Run() error {
 	hello := &comms.Hello{PID: int64(e.cfg.PID), Token: e.cfg.Token, Build: e.cfg.Build, Language: "go", Session: e.job}
 	if s := e.session; s != nil {
-		hello.Output = s.to[0] != nil || s.to[1] != nil
+		hello.Output = s.out.to[0] != nil || s.out.to[1] != nil
 	} else {
 		sigs, err := e.reg.Signatures()
 		if err != nil {

@@ -40,7 +40,7 @@ type SessionConfig struct {
 // and output, nor its limits and folder.
 type Session struct {
 	exec  *Executor
-	to    [2]io.Writer  // of SessionConfig
+	out   *printer      // of what called tasks write
 	begun chan struct{} // closed when the task has begun
 	ctx   context.Context
 	close func() // lets the task end well
@@ -53,7 +53,7 @@ type Session struct {
 // submitted. It returns when the task has begun. ctx bounds that alone.
 func OpenSession(ctx context.Context, cfg SessionConfig) (*Session, error) {
 	c := &linkConn{room: make(chan struct{}, 1)}
-	s := &Session{to: [2]io.Writer{cfg.Out, cfg.Err}, begun: make(chan struct{}), shut: make(chan struct{}), ended: make(chan struct{})}
+	s := &Session{out: newPrinter(cfg.Out, cfg.Err), begun: make(chan struct{}), shut: make(chan struct{}), ended: make(chan struct{})}
 	s.close = sync.OnceFunc(func() { close(s.shut) })
 	s.exec = New(Config{Conn: c, Registry: cmp.Or(cfg.Registry, Default), Pipes: true, Build: build(), PID: os.Getpid(), Log: cfg.Log})
 	s.exec.session, s.exec.job, s.exec.left.limit = s, cfg.Job, math.MaxUint64
@@ -84,6 +84,7 @@ var openSessions atomic.Int64
 // run is the executor's life.
 func (s *Session) run(link *comms.Link) {
 	defer close(s.ended)
+	defer s.out.close()
 	openSessions.Add(1)
 	defer openSessions.Add(-1)
 	if s.err = s.exec.Run(); s.err != nil {
@@ -103,15 +104,8 @@ func (s *Session) run(link *comms.Link) {
 	s.exec.cancel(s.err)
 }
 
-// print writes what a called task has written. Without a writer for it, it is dropped.
-func (s *Session) print(m *comms.Log) {
-	if m.Stream < 1 || m.Stream > 2 {
-		return
-	}
-	if w := s.to[m.Stream-1]; w != nil {
-		_, _ = w.Write(m.Text) // the log of the session has it
-	}
-}
+// print has written what a called task has written.
+func (s *Session) print(m *comms.Log) { s.out.print(m.Stream, m.Text) }
 
 // why is what ended the task, if that was not the program.
 func (s *Session) why() error {

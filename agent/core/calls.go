@@ -184,7 +184,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem, refs []comms.Item
 	if old, ok := by.calls.get(m.Ref); ok {
 		w := old.row()
 		over := old.job.at(old.task).state.over()
-		if w.sum == sum && !(over && c.released(old)) && c.sameOrigin(by, r, old, m) {
+		if w.sum == sum && (w.run == r.id || !by.once) && !(over && c.released(old)) && c.sameOrigin(by, r, old, m) {
 			w.dropped, w.run, w.line.again = false, r.id, false
 			c.tellAgain(old)
 			if !over {

@@ -160,20 +160,22 @@ func (c *Core) resumed(r *run) {
 
 // unstick widens the buffers of generators when nothing else can move.
 func (c *Core) unstick() {
-	held, since := false, c.missed
+	held, waits, computes, since := false, false, false, c.missed // executors; programs of sessions
 	c.missed = time.Time{}
 	if b := c.reservation; b != nil && b.bound {
 		return // the controller says when what it holds moves
 	}
 	for _, ex := range c.execs {
-		if ex.session != nil {
-			continue // it waits for what it has called, or computes without a core of ours
+		if ex.session != nil { // it says when it waits for long, and else computes without a core of ours
+			waits, computes = waits || ex.held(), computes || !ex.held() && ex.hasMemory()
+			continue
 		}
 		if ex.state == exStarting || ex.asked || len(ex.queue) > 0 && !ex.held() && ex.wants == 0 {
 			return
 		}
 		held = held || ex.held()
 	}
+	held = held || waits && !computes // a program that computes may release what others wait for
 	if !held && len(c.pulls) == 0 || c.memoryIO > 0 || c.delayed.Len() > 0 || c.ctl.kept+len(c.runs) >= c.cfg.EventsKept || c.building > 0 {
 		return
 	}

@@ -178,7 +178,7 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 		if s := c.refs.open[it.Grant]; s != nil && s.host.name == from && !it.Over { // of what goes on there
 			if len(it.Text) > 0 {
 				c.log(rowRef{s.job, s.task}, it.Stream, it.Text)
-			} else if it.Event != nil {
+			} else if tellsCall(it) {
 				c.tellRoot(s.job, *it.Event)
 			}
 		}
@@ -192,19 +192,34 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 			c.cameBack(at, it.Back)
 		case !it.Over && len(it.Text) > 0:
 			c.log(at, it.Stream, it.Text)
-		case !it.Over && it.Event != nil:
-			c.tellRoot(at.job, *it.Event)
+		case !it.Over:
+			if tellsCall(it) {
+				c.tellRoot(at.job, *it.Event)
+			}
 		case it.Over && it.Event != nil && out.end == nil:
 			c.endedAway(at, it)
 		}
 	}
 }
 
+// tellsCall tells whether a host says how a task has ended that a hosted one has called: of other happenings only this
+// agent tells the controller.
+func tellsCall(it *comms.GrantItem) bool {
+	return it.Event != nil && it.Event.Kind == comms.EventCall
+}
+
 // endedAway takes over how a call has ended at its host. Outputs that did not come
 // with the word are fetched.
 func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 	j, t, w := at.job, at.task, at.row()
-	e := *m.Event
+	e, out := *m.Event, w.out
+	switch e.Kind {
+	case comms.EventFinished, comms.EventFailed, comms.EventSkipped, comms.EventCancelled:
+	default:
+		e.Error = &comms.TaskError{Kind: comms.ErrorSetup, Task: j.taskName(t), Agent: out.host.name,
+			Message: fmt.Sprintf("agent %s says of its end an event of kind %d, which is no end", out.host.name, e.Kind)}
+		e.Kind = comms.EventFailed
+	}
 	if e.Task = t; e.Usage != nil {
 		c.callSeconds.add(float64(e.Usage.Duration) / 1e9)
 	}
@@ -298,7 +313,7 @@ func (c *Core) takeHome(at rowRef) {
 		return
 	}
 	c.endStay(at)
-	at.row().at, at.row().stays = "", true
+	at.row().at, at.row().stays = "", at.row().stays || at.row().returns >= mostReturns
 	at.job.at(at.task).state = tWaiting
 	c.tryRow(at)
 }

@@ -343,7 +343,7 @@ func (c *Core) lack(at rowRef, i int, why string) {
 			c.giveUpAgain(to.rowRef)
 		default:
 			w.args[to.arg].hole = true
-			if by.run != nil && by.run.id != w.run {
+			if by.run != nil && by.run.id != w.run && by.repeats() {
 				continue // it is to come to it
 			}
 			if !c.restartParent(by, why) {
@@ -351,6 +351,18 @@ func (c *Core) lack(at rowRef, i int, why string) {
 			}
 		}
 	}
+}
+
+// failHoles fails a row that waits for what only another run of its parent could bring, as there is none that would.
+func (c *Core) failHoles(at rowRef) {
+	w := at.row()
+	i := slices.IndexFunc(w.args, func(a argument) bool { return a.hole })
+	if i < 0 || at.job.at(at.task).state != tWaiting || w.shape == borrowed {
+		return
+	}
+	c.fail(at.job, at.task, nil, &comms.TaskError{Kind: comms.ErrorStore,
+		Message: fmt.Sprintf("what its parent gave it as %s is lost: memory and disk have it no more, and no other run of the parent brings it", at.port(i))},
+		comms.Cause{Kind: comms.CauseMemory}, true)
 }
 
 // giveUpAgain makes a row that was to run again what it was before: it has ended, and what it made is lost.

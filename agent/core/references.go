@@ -425,6 +425,7 @@ func (c *Core) leaveCalls(by *caller) (all bool) {
 			if !w.held && !slices.Contains(c.rowsEnded, at) {
 				c.abandon(at)
 			}
+			c.failHoles(at)
 		}
 	}
 	if over {

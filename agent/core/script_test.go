@@ -402,6 +402,11 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 			}
 		} else if len(w) > 1 && w[1] == "failed" {
 			it.Event = &comms.Event{Kind: comms.EventFailed, Attempt: 1, Error: &comms.TaskError{Kind: comms.ErrorTask, Message: "it broke", Task: "a/0", Agent: "b"}}
+		} else if len(w) > 1 && w[1] == "published" || named["event"] == "finished" { // which no host says
+			it.Event = &comms.Event{Kind: comms.EventPublished, Attempt: 1}
+			if named["event"] != "" {
+				it.Event.Kind = comms.EventFinished
+			}
 		} else if named["called"] != "" {
 			it.Event = &comms.Event{Kind: comms.EventCall, Count: 1, Cause: comms.Cause{Kind: comms.CauseTask, Text: named["called"]}}
 		}

@@ -48,7 +48,7 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 		return
 	}
 	w := &callWait{number: m.Wait, refs: slices.Clone(m.Refs), least: m.Seen + m.N, n: int(min(m.N, uint64(len(m.Refs))))}
-	if by.wait == nil && c.waitingRuns() >= c.cfg.MaxWaiting && !c.satisfied(by, w) {
+	if by.wait == nil && ex.session == nil && c.waitingRuns() >= c.cfg.MaxWaiting && !c.satisfied(by, w) {
 		c.emit(ToExecutor{ex.id, &comms.CallGo{Run: r.id, Wait: m.Wait, Error: &comms.TaskError{Kind: comms.ErrorTask, Task: r.job.taskName(r.task), Agent: c.cfg.Agent,
 			Message: fmt.Sprintf("%d tasks of agent %s wait for tasks that they called, each in a process of its own, which is the limit of its host: call less deeply, or wait for fewer at once", c.cfg.MaxWaiting, c.cfg.Agent)}}})
 		return
@@ -75,9 +75,10 @@ func (c *Core) satisfied(by *caller, w *callWait) bool {
 // awaits tells whether a run waits for calls.
 func (r *run) awaits() bool { return r.caller != nil && r.caller.wait != nil }
 
+// waitingRuns counts the runs that have released their cpu and wait for calls. The program of a session had none.
 func (c *Core) waitingRuns() (n int) {
 	for _, by := range c.waiters {
-		if by.run != nil && by.wait != nil {
+		if by.run != nil && by.wait != nil && by.run.ex.session == nil {
 			n++
 		}
 	}
@@ -302,6 +303,11 @@ func (c *Core) endReads(by *caller, at rowRef) {
 	c.effects()
 }
 
+// hasMemory tells whether the run of an executor leases memory, or has results of its calls there.
+func (ex *executor) hasMemory() bool {
+	return len(ex.leases) > 0 || slices.ContainsFunc(ex.queue, func(r *run) bool { return len(r.more) > 0 })
+}
+
 // stuckRead returns the first read that waits for memory; nil when none does.
 func (c *Core) stuckRead() *callRead {
 	for _, by := range c.waiters {
@@ -340,7 +346,8 @@ func (c *Core) stuckCalls() {
 	if len(c.waiters) == 0 || slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 || ex.state == exKilled }) {
 		return
 	}
-	if c.sendBackStuck() {
+	tasks := c.waitingRuns() > 0 // else programs alone wait, which have memory and nothing else
+	if tasks && c.sendBackStuck() {
 		return
 	}
 	if !c.unplaced && c.unplaceOthers() { // once, and then a call is to blame
@@ -372,7 +379,9 @@ func (c *Core) stuckCalls() {
 		c.readFailed(rd, "there is no room for it beside the inputs of the tasks that wait for calls")
 		return
 	}
-	c.failStuck()
+	if tasks {
+		c.failStuck()
+	}
 }
 
 // cancelRead takes the wish of a run back to have a dataset in memory.
