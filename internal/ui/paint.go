@@ -22,6 +22,8 @@ type painted struct {
 const (
 	paintEvery = 2 * time.Second
 	finalEvery = 15 * time.Second // of one that has ended, unless it runs again
+	largeAfter = time.Minute      // a large job that runs for less is shown without any of its tasks: to find some costs as much as to read all
+	largeTimes = 200              // budget of a large job
 )
 
 // paint keeps the state of the topic picture:ID. Reading takes at most one part in budget of the time.
@@ -57,7 +59,11 @@ func (h *Handler) paint(ctx context.Context, t *topic, id comms.JobID) {
 				ended, pause = s.progress.Ended, finalEvery
 			}
 		}
-		rest(ctx, max(pause, budget*time.Since(began)))
+		times := time.Duration(budget)
+		if s != nil && !s.whole {
+			times = largeTimes
+		}
+		rest(ctx, max(pause, times*time.Since(began)))
 	}
 }
 
@@ -123,6 +129,9 @@ func (h *Handler) seeTasks(ctx context.Context, id comms.JobID, s *sight) (err e
 		}
 		s.plan, err = rowsOf[comms.PlanRow](ctx, h.cfg.Source, comms.QueryPlan, id, "", 0)
 		return err
+	}
+	if began := s.progress.Started; !s.progress.Final && (began == 0 || h.cfg.Now().Sub(time.Unix(0, began)) < largeAfter) {
+		return nil
 	}
 	for _, state := range []string{"running", "failed"} {
 		rows, err := rowsOf[comms.TaskRow](ctx, h.cfg.Source, comms.QueryTasks, id, state, someTasks)

@@ -173,7 +173,7 @@ func (h *Handler) every(pause time.Duration, ask func(context.Context) (any, err
 }
 
 // budget is how many times as long as an answer took the pause is behind it.
-const budget = 20
+const budget = 50
 
 // rest waits for a time, or for the end of ctx.
 func rest(ctx context.Context, d time.Duration) {
