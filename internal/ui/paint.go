@@ -127,7 +127,9 @@ func (h *Handler) seeTasks(ctx context.Context, id comms.JobID, s *sight) (err e
 		if s.rows, err = rowsOf[comms.TaskRow](ctx, h.cfg.Source, comms.QueryTasks, id, "", 0); err != nil {
 			return err
 		}
-		s.plan, err = rowsOf[comms.PlanRow](ctx, h.cfg.Source, comms.QueryPlan, id, "", 0)
+		if !s.progress.Phase.Final() { // of one that has ended it would be the plan of a next run
+			s.plan, err = rowsOf[comms.PlanRow](ctx, h.cfg.Source, comms.QueryPlan, id, "", 0)
+		}
 		return err
 	}
 	if began := s.progress.Started; !s.progress.Final && (began == 0 || h.cfg.Now().Sub(time.Unix(0, began)) < largeAfter) {
