@@ -86,13 +86,6 @@ func (h *Handler) see(ctx context.Context, id comms.JobID, graph *dag.Graph, end
 	case s.progress.Final && ended != 0 && s.progress.Ended == ended:
 		return nil, nil
 	}
-	jobs, err := rowsOf[comms.JobRow](ctx, src, comms.QueryJobs, id, "", 1)
-	if err != nil {
-		return nil, err
-	}
-	if len(jobs) == 1 {
-		s.row = jobs[0]
-	}
 	if graph == nil {
 		if s.graph, err = graphOf(ctx, src, id); err != nil {
 			return nil, err

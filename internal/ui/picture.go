@@ -27,7 +27,6 @@ const (
 // sight is what is known of a job at a moment.
 type sight struct {
 	now      time.Time
-	row      comms.JobRow
 	progress *comms.Progress
 	graph    *dag.Graph
 	rows     []comms.TaskRow // all, or those that run and failed
