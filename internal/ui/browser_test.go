@@ -39,7 +39,7 @@ type reply struct {
 }
 
 // browserTime bounds one answer of the browser: longer and it hangs.
-const browserTime = time.Minute
+const browserTime = 2 * time.Minute
 
 // startBrowser starts Chromium, or skips the test where there is none.
 func startBrowser(t *testing.T) *browser {
@@ -206,7 +206,7 @@ func (b *browser) value(script string) string {
 // shows waits until the page shows a text, and returns all that it shows.
 func (b *browser) shows(text string) string {
 	b.t.Helper()
-	all := b.value(fmt.Sprintf(`new Promise((done) => { const end = Date.now() + 20000; const look = () => { const text = document.body ? document.body.innerText : "";
+	all := b.value(fmt.Sprintf(`new Promise((done) => { const end = Date.now() + 50000; const look = () => { const text = document.body ? document.body.innerText : "";
 		if (text.includes(%q)) done(text); else if (Date.now() > end) done("not shown: " + text); else setTimeout(look, 20); }; look(); })`, text))
 	if strings.HasPrefix(all, "not shown") {
 		b.t.Fatalf("%q is %s", text, all)

@@ -12,7 +12,8 @@
 //
 // Invariants:
 //   - No request of a page makes work for each task in a loop of the controller. Tasks are read page by
-//     page from its store, at most wholeTasks of a job, and reading takes at most one part in twenty of the time.
+//     page from its store, at most wholeTasks of a job, and reading takes at most one part in fifty of the time.
+//     Of a larger job none are read before it has run for largeAfter, and then for one part in 200.
 //   - Counts are exact. A list that does not have all says how many it has of how many.
 //   - Every path needs a Host of the list; every path of the API needs the token; nothing is changed by GET.
 //   - Text of others is data: it is encoded as JSON here, and made a text node there.

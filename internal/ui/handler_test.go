@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cascade-run/cascade"
 )
@@ -324,6 +325,16 @@ func TestLargeJob(t *testing.T) {
 	}
 	if p.Whole || p.Tasks != 1_000_004 || len(p.Causes) != 1 || len(p.Slow) != 1 || p.End != nil {
 		t.Errorf("%+v", p)
+	}
+	young := newFake(t)
+	young.progress.Groups[0].Total, young.progress.Started = 1_000_000, at.Add(-30*time.Second).UnixNano()
+	request(t, serve(t, young, nil), "GET", "/api/v1/topic/picture:01a21cb6-b173-7407-866c-911bbcf3f4e0", "", nil)
+	young.mu.Lock()
+	defer young.mu.Unlock()
+	for _, q := range young.queries {
+		if q.Kind == "tasks" {
+			t.Errorf("of a job that has run for 30 s it asked for %+v", q)
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,6 +22,9 @@ type painted struct {
 const (
 	paintEvery = 2 * time.Second
 	finalEvery = 15 * time.Second // of one that has ended, unless it runs again
+	largeAfter = time.Minute      // a large job that runs for less is shown without any of its tasks: to find some costs as much as to read all
+	largeTimes = 200              // budget of a large job
+	largeEvery = 5 * time.Second
 )
 
 // paint keeps the state of the topic picture:ID. Reading takes at most one part in budget of the time.
@@ -57,7 +60,11 @@ func (h *Handler) paint(ctx context.Context, t *topic, id comms.JobID) {
 				ended, pause = s.progress.Ended, finalEvery
 			}
 		}
-		rest(ctx, max(pause, budget*time.Since(began)))
+		times := time.Duration(budget)
+		if s != nil && !s.whole {
+			times, pause = largeTimes, max(pause, largeEvery)
+		}
+		rest(ctx, max(pause, times*time.Since(began)))
 	}
 }
 
@@ -79,13 +86,6 @@ func (h *Handler) see(ctx context.Context, id comms.JobID, graph *dag.Graph, end
 	case s.progress.Final && ended != 0 && s.progress.Ended == ended:
 		return nil, nil
 	}
-	jobs, err := rowsOf[comms.JobRow](ctx, src, comms.QueryJobs, id, "", 1)
-	if err != nil {
-		return nil, err
-	}
-	if len(jobs) == 1 {
-		s.row = jobs[0]
-	}
 	if graph == nil {
 		if s.graph, err = graphOf(ctx, src, id); err != nil {
 			return nil, err
@@ -97,11 +97,8 @@ func (h *Handler) see(ctx context.Context, id comms.JobID, graph *dag.Graph, end
 	if h.cfg.Alone {
 		s.hosts = nil
 	}
-	if s.losses, err = rowsOf[comms.LossRow](ctx, src, comms.QueryLosses, id, "", someTasks); err != nil {
-		return nil, err
-	}
-	err = h.seeTasks(ctx, id, s)
 	s.now = h.cfg.Now()
+	err = h.seeTasks(ctx, id, s)
 	for i := range s.rows {
 		if h.cfg.Alone && s.rows[i].State == "running" {
 			s.rows[i].State = "cut off"
@@ -117,11 +114,20 @@ func (h *Handler) seeTasks(ctx context.Context, id comms.JobID, s *sight) (err e
 	for i := range s.progress.Groups {
 		total += s.progress.Groups[i].Total
 	}
-	if s.whole = total <= wholeTasks; s.whole {
+	s.whole = total <= wholeTasks
+	if began := s.progress.Started; !s.whole && !s.progress.Final && (began == 0 || s.now.Sub(time.Unix(0, began)) < largeAfter) {
+		return nil
+	}
+	if s.losses, err = rowsOf[comms.LossRow](ctx, h.cfg.Source, comms.QueryLosses, id, "", someTasks); err != nil {
+		return err
+	}
+	if s.whole {
 		if s.rows, err = rowsOf[comms.TaskRow](ctx, h.cfg.Source, comms.QueryTasks, id, "", 0); err != nil {
 			return err
 		}
-		s.plan, err = rowsOf[comms.PlanRow](ctx, h.cfg.Source, comms.QueryPlan, id, "", 0)
+		if !s.progress.Phase.Final() { // of one that has ended it would be the plan of a next run
+			s.plan, err = rowsOf[comms.PlanRow](ctx, h.cfg.Source, comms.QueryPlan, id, "", 0)
+		}
 		return err
 	}
 	for _, state := range []string{"running", "failed"} {

@@ -27,7 +27,6 @@ const (
 // sight is what is known of a job at a moment.
 type sight struct {
 	now      time.Time
-	row      comms.JobRow
 	progress *comms.Progress
 	graph    *dag.Graph
 	rows     []comms.TaskRow // all, or those that run and failed
@@ -141,6 +140,10 @@ func paintPicture(s *sight) (p *picture, run *report.Run) {
 		}
 	}
 	p.Families = familiesOf(s)
+	if e := s.progress.Error; e != nil && len(p.Causes) == 0 { // none of its tasks was read
+		family, _, _ := strings.Cut(e.Task, "[")
+		p.Causes = append(p.Causes, cause{Family: family, Message: clip(e.Message), Count: 1, Task: e.Task, Host: e.Agent})
+	}
 	usual := map[string]float64{}
 	for _, f := range p.Families {
 		if usual[f.Name] = f.Median; f.Ended == 0 {

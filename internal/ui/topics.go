@@ -23,7 +23,7 @@ type topics struct {
 type topic struct {
 	name    string
 	viewers int
-	idle    *time.Timer // ends it when nobody has come back
+	idle    *time.Timer // ends it when no viewer has come back
 	end     context.CancelFunc
 
 	mu      sync.Mutex
@@ -36,7 +36,7 @@ type topic struct {
 // Limits of topics.
 const (
 	mostTopics = 256             // open at a time, of all pages
-	lingers    = 5 * time.Second // a topic at which nobody looks
+	lingers    = 5 * time.Second // a topic without a viewer
 )
 
 // look opens a topic, or joins those who look at it; leave ends that.
@@ -173,7 +173,7 @@ func (h *Handler) every(pause time.Duration, ask func(context.Context) (any, err
 }
 
 // budget is how many times as long as an answer took the pause is behind it.
-const budget = 20
+const budget = 50
 
 // rest waits for a time, or for the end of ctx.
 func rest(ctx context.Context, d time.Duration) {

@@ -37,11 +37,12 @@ setInterval(() => { if (!document.hidden) now.value = Date.now(); }, 1000);
 export class Refusal extends Error {}
 
 async function request(path, options = {}) {
-  const answer = await fetch("api/v1/" + path, { ...options, headers: { ...options.headers, Authorization: "Bearer " + token } });
+  const bears = token;
+  const answer = await fetch("api/v1/" + path, { ...options, headers: { ...options.headers, Authorization: "Bearer " + bears } });
   if (answer.ok) return answer;
   let why = answer.status + " " + answer.statusText;
   try { why = (await answer.json()).error || why; } catch { /* it is no JSON: a proxy's answer */ }
-  if (answer.status === 401) refused.value = why;
+  if (answer.status === 401 && bears === token) refused.value = why; // another tab may have given one meanwhile
   throw new Refusal(why);
 }
 
@@ -77,7 +78,7 @@ function restart() {
     const names = wanted();
     if (names === asked && stopStream) return;
     stop();
-    if (names && !document.hidden) run(names);
+    if (names && about.value && !document.hidden) run(names);
   }, 30);
 }
 const wanted = () => [...topics].filter(([, t]) => t.viewers > 0).map(([name]) => name).sort().join(",");

@@ -81,7 +81,7 @@ function Overview({ s, p, id }) {
     ${s.differs && html`<${Trouble}>${"A dataset that was recomputed differs from the one that was lost: " + s.differs}<//>`}
     <${Families} s=${s} p=${p} id=${id} />
     ${p && p.verdict && html`<div class="columns"><${Slow} p=${p} id=${id} /><${Path} p=${p} id=${id} s=${s} /></div>`}
-    ${p && p.verdict && !p.whole && html`<p class="quiet">The job has ${count(p.tasks, "task")}. Counts are exact; times of families, the expected end, the critical path and the timeline are shown of jobs of 20,000 tasks at most. <${Command} words=${["report", id, "-o", "report.html"]} /> writes them.</p>`}`;
+    ${p && p.verdict && !p.whole && html`<p class="quiet">The job has ${count(p.tasks, "task")}. Counts are exact. Times of families, the expected end, the critical path and the timeline are shown of jobs of 20,000 tasks at most; what runs longest and what failed, when the job has run for a minute. <${Command} words=${["report", id, "-o", "report.html"]} /> writes them.</p>`}`;
 }
 
 const shownFamilies = 60;
@@ -146,7 +146,7 @@ function Errors({ p, s, id }) {
       <header><h3><${Name} of=${c.family} />: ${c.count === 1 ? "one task" : number(c.count) + " tasks"}</h3><span class="quiet">${c.first && html`<${Time} at=${c.first} />`}${c.count > 1 ? html` to <${Time} at=${c.last} />` : ""}</span></header>
       <pre class="log" tabindex="0" role="region" aria-label="Error">${shown(c.message)}</pre>
       ${c.tail && html`<details><summary>The last lines of its log</summary><pre class="log">${shown(c.tail)}</pre></details>`}
-      <p>Such as <a href=${link("jobs", id, "tasks", c.task)}><${Name} of=${c.task} /></a>, attempt ${c.attempt} on <${Name} of=${c.host} />. <a href=${link("jobs", id, "log") + "?task=" + encodeURIComponent(c.task)}>Its log</a></p>
+      <p>Such as <a href=${link("jobs", id, "tasks", c.task)}><${Name} of=${c.task} /></a>, ${c.attempt ? `attempt ${c.attempt} ` : ""}on <${Name} of=${c.host} />. <a href=${link("jobs", id, "log") + "?task=" + encodeURIComponent(c.task)}>Its log</a></p>
       <ul class="do"><li>Run it again alone, with its own inputs: <${Command} words=${["replay", id, "--task", c.task, "--debug"]} /></li><li>Run it again in the job: <${Command} words=${["rerun", id, c.task]} /></li></ul>
     </article>`)}`;
 }
