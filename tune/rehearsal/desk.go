@@ -58,6 +58,29 @@ func (d *Desk) Step(e core.Event) string {
 	return strings.Join(said, ", ")
 }
 
+// Said is a short text of an action; that of Tell and Ask is empty.
+func Said(a *core.Action) string {
+	switch a.Kind {
+	case core.Tell, core.Ask:
+		return ""
+	case core.Go:
+		return fmt.Sprintf("go %d %s", a.Trial, a.Credit)
+	case core.Start:
+		from := ""
+		if a.From != nil {
+			from = " from " + a.From.Name
+		}
+		return fmt.Sprintf("start %d%s %s", a.Trial, from, a.Credit)
+	case core.Delete:
+		return "delete " + strings.Join(a.Names, " ")
+	case core.Complete:
+		return fmt.Sprintf("complete %d %s", a.Trial, a.End)
+	case core.Finish:
+		return "finish"
+	}
+	return fmt.Sprintf("%s %d", a.Kind, a.Trial)
+}
+
 // Report has a trial report metrics at an iteration, and wait.
 func (d *Desk) Report(id core.ID, iteration int64, metrics core.Values) string {
 	d.seq[id]++
