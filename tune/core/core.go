@@ -8,26 +8,26 @@ import (
 
 // Options are the rules of an experiment. They are the same for all runners of it.
 type Options struct {
-	Metric  string // that decides what is better; it may be empty if the scheduler needs none
-	Max     bool   // more of it is better
-	Samples int    // trials; -1: until the searcher has no more
-	Ahead   int    // so many trials are suggested before there is a slot for them
-	Seed    int64
+	Metric  string `json:"metric,omitempty"`  // that decides what is better; it may be empty if the scheduler needs none
+	Max     bool   `json:"max,omitempty"`     // more of it is better
+	Samples int    `json:"samples,omitempty"` // trials; -1: until the searcher has no more
+	Ahead   int    `json:"ahead,omitempty"`   // so many trials are suggested before there is a slot for them
+	Seed    int64  `json:"seed,omitempty"`
 
-	MaxFailures int  // failures of one trial after which it runs again; -1: no bound
-	FailFast    bool // the first trial that ends with an error ends all
-	Lenient     bool // a result without the metric is no error of its trial
+	MaxFailures int  `json:"max_failures,omitempty"` // failures of one trial after which it runs again; -1: no bound
+	FailFast    bool `json:"fail_fast,omitempty"`    // the first trial that ends with an error ends all
+	Lenient     bool `json:"lenient,omitempty"`      // a result without the metric is no error of its trial
 
-	Keep    int    // checkpoints of a trial that are kept besides the newest; 0: all
-	KeepBy  string // metric of the best checkpoints; empty: the newest are the best
-	KeepMin bool   // less of KeepBy is better
-	Every   int    // a worker that can saves after each so many results; 0: not
-	AtEnd   bool   // and at its end
+	Keep    int    `json:"keep,omitempty"`              // checkpoints of a trial that are kept besides the newest; 0: all
+	KeepBy  string `json:"keep_by,omitempty"`           // metric of the best checkpoints; empty: the newest are the best
+	KeepMin bool   `json:"keep_min,omitempty"`          // less of KeepBy is better
+	Every   int    `json:"checkpoint_freq,omitempty"`   // a worker that can saves after each so many results; 0: not
+	AtEnd   bool   `json:"checkpoint_at_end,omitempty"` // and at its end
 
-	Stop    []Condition // the first that holds ends a trial
-	Stopper Stopper     // nil: none
-	Budget  time.Duration
-	Strict  bool // a decision for each result, no credit beyond it
+	Stop    []Condition   `json:"stop,omitempty"`   // the first that holds ends a trial
+	Stopper Stopper       `json:"-"`                // nil: none
+	Budget  time.Duration `json:"budget,omitempty"` // for which the experiment may run; 0: no bound
+	Strict  bool          `json:"strict,omitempty"` // a decision for each result, no credit beyond it
 }
 
 // Stopper ends trials, or the experiment. It is deterministic, and its state is what it was told.

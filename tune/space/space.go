@@ -61,7 +61,7 @@ func (v View) Float(path string) (float64, error) {
 
 func open(x any) bool {
 	switch x := x.(type) {
-	case Domain, Grid, From:
+	case Domain, Grid, From, Expr:
 		return true
 	case Space:
 		for _, v := range x {
@@ -207,8 +207,8 @@ func (d *drawing) value(path string, x any) (any, error) {
 			d.point /= len(y)
 		case Domain:
 			x = clone(y.Draw(NewStream(d.seed, strconv.Itoa(d.sample), path, strconv.Itoa(depth))))
-		case From:
-			v, err := y(View{d.root})
+		case From, Expr:
+			v, err := d.compute(y)
 			if errors.Is(err, errLater) {
 				d.later = append(d.later, path)
 				return x, nil
@@ -222,6 +222,13 @@ func (d *drawing) value(path string, x any) (any, error) {
 		}
 		d.moved = true
 	}
+}
+
+func (d *drawing) compute(x any) (any, error) {
+	if e, ok := x.(Expr); ok {
+		return e.at(View{d.root})
+	}
+	return x.(From)(View{d.root})
 }
 
 func plain(x any) any {
