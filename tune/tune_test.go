@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/tune"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/sched"
@@ -20,7 +21,17 @@ import (
 	"github.com/cascade-run/cascade/tune/space"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(childFolder); folder != "" {
+		if err := child(folder); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	cascade.Main() // it may be the executor of a test's cluster
+	goleak.VerifyTestMain(m)
+}
 
 // line is a training whose loss falls to x, step by step.
 var line = tune.Register("test-line", func(ctx context.Context, t *tune.Trial) error {
