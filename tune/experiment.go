@@ -86,6 +86,9 @@ func (x *Experiment) hear(answer *core.Event) {
 		if answer == nil {
 			continue
 		}
+		if a.N -= answer.N; a.N > 0 { // more answers to this question follow
+			x.owed = append([]core.Action{a}, x.owed...)
+		}
 		for _, config := range answer.Configs {
 			if s, ok := x.searcher.(search.Adopter); ok {
 				s.Adopt(x.asked, config)
@@ -313,8 +316,19 @@ func (x *Experiment) suggest() {
 			case <-x.ctx.Done():
 			}
 		}
-		e := search.Answer(x.searcher, x.asked, a.N)
+		x.answer(a.N)
+	}
+}
+
+// answer passes on n answers of the searcher, each as it comes: the next may take long.
+func (x *Experiment) answer(n int) {
+	for n > 0 && x.ctx.Err() == nil {
+		e := search.Answer(x.searcher, x.asked, 1)
 		x.asked += core.ID(len(e.Configs))
+		if e.Cause != "" || e.Error != "" {
+			e.N = n // there are no more answers to this question
+		}
+		n -= e.N
 		select {
 		case x.events <- e:
 		case <-x.ctx.Done():
