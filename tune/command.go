@@ -17,8 +17,8 @@ import (
 	"github.com/cascade-run/cascade/tune/core"
 )
 
-// CommandSpec is a training that is a program. It is told of its trial by arguments in which {name} is replaced by a
-// parameter, and by the environment:
+// CommandSpec is a training that is a program. It is told of its trial by arguments and variables (Env) in which {name} is
+// replaced by a parameter, and by the environment:
 //
 //   - CASCADE_TUNE_CONFIG, the configuration as JSON;
 //   - CASCADE_TUNE_TRIAL, the name of the trial, and CASCADE_TUNE_FOLDER, a folder of its own;
@@ -104,11 +104,14 @@ func (c *CommandSpec) run(ctx context.Context, t *Trial) (err error) {
 
 func (c *CommandSpec) command(ctx context.Context, t *Trial, folder string) (*exec.Cmd, error) {
 	flat, args := t.Values().Flat(), make([]string, len(c.Args))
-	for i, a := range c.Args {
+	filled := func(text string) string {
 		for k, v := range flat {
-			a = strings.ReplaceAll(a, "{"+k+"}", fmt.Sprint(v))
+			text = strings.ReplaceAll(text, "{"+k+"}", fmt.Sprint(v))
 		}
-		args[i] = a
+		return text
+	}
+	for i, a := range c.Args {
+		args[i] = filled(a)
 	}
 	if len(args) == 0 {
 		return nil, errors.New("the command has no arguments: name a program")
@@ -125,7 +128,7 @@ func (c *CommandSpec) command(ctx context.Context, t *Trial, folder string) (*ex
 		cmd.Env = append(cmd.Env, "CASCADE_TUNE_CHECKPOINT="+from)
 	}
 	for k, v := range c.Env {
-		cmd.Env = append(cmd.Env, k+"="+v)
+		cmd.Env = append(cmd.Env, k+"="+filled(v))
 	}
 	group(cmd)
 	cmd.WaitDelay = 5 * time.Second

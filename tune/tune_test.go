@@ -230,3 +230,89 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// TestExport writes results as files of other programs.
+func TestExport(t *testing.T) {
+	g, err := (&tune.Tuner{Name: "e", Storage: t.TempDir(), Trainable: line, Space: space.Space{"x": 0.5}, Executor: tune.Local(1)}).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	for _, format := range tune.Formats {
+		if err := g.Export(to, format); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(to, "t00000", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if lines := strings.Split(read("progress.csv"), "\n"); len(lines) != 12 || lines[0] != "config/x,loss,time_total_s,training_iteration,trial_id" || !strings.HasPrefix(lines[1], "0.5,1.5,") {
+		t.Errorf("the CSV is %q", lines)
+	}
+	var last map[string]any
+	if lines := strings.Split(strings.TrimSpace(read("result.json")), "\n"); len(lines) != 10 || json.Unmarshal([]byte(lines[9]), &last) != nil || last["loss"] != .6 {
+		t.Errorf("the JSON is %q", lines)
+	}
+	// The first record: a length, its checksum, a message with the version, its checksum.
+	events := read("events.out.tfevents.0.cascade")
+	if head := fmt.Sprintf("%x", events[:12]); head != "1800000000000000a37f4b22" || !strings.Contains(events[:40], "brain.Event:2") || strings.Count(events, "loss") != 10 {
+		t.Errorf("the events begin with %s", head)
+	}
+}
+
+// TestBest compares trials in each way.
+func TestBest(t *testing.T) {
+	scores := [][]any{{1, 5, 3}, {4, 4, 4}, {"Infinity"}, {4, 4, 4}}
+	i := -1
+	g, err := (&tune.Tuner{Name: "best", Storage: t.TempDir(), Trainable: listed, Searcher: listSearcher{&i, scores}, Executor: tune.Local(1),
+		Options: tune.Options{Metric: "m", Max: true, Samples: 4}}).Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		q    tune.Query
+		best core.ID
+	}{{tune.Query{}, 1}, {tune.Query{Scope: "all"}, 0}, {tune.Query{Scope: "avg"}, 1}, {tune.Query{Any: true}, 2}, {tune.Query{Metric: "eval/n", Max: true}, 0}, {tune.Query{Metric: "eval/n"}, 2}} {
+		if o, x, err := g.Best(c.q); err != nil || o.ID != c.best {
+			t.Errorf("%+v: trial %v with %g, want %d, %v", c.q, o, x, c.best, err)
+		}
+	}
+	for want, q := range map[string]tune.Query{`no trial has a value of the metric "z"`: {Metric: "z"}, `there is no scope "first"`: {Scope: "first"}} {
+		if _, _, err := g.Best(q); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// listed reports what its configuration lists.
+var listed = tune.Register("test-listed", func(ctx context.Context, t *tune.Trial) error {
+	for n, x := range t.Values()["scores"].([]any) {
+		if err := t.Report(ctx, tune.Metrics{"m": x, "eval": map[string]any{"n": n}}); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+type listSearcher struct {
+	i      *int
+	scores [][]any
+}
+
+func (s listSearcher) Suggest(core.ID) (core.Values, error) {
+	if *s.i++; *s.i >= len(s.scores) {
+		return nil, search.ErrFinished
+	}
+	x, err := core.Canonical(map[string]any{"scores": s.scores[*s.i]})
+	if err != nil {
+		return nil, err
+	}
+	return x.(map[string]any), nil
+}
+
+func (listSearcher) Result(core.ID, *core.Result)             {}
+func (listSearcher) Complete(core.ID, *core.Result, core.End) {}

@@ -100,7 +100,7 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 			}
 			if x, ok := n.Last.Value(t.Options.Metric); ok && (math.IsNaN(best) || t.Options.Max && x > best || !t.Options.Max && x < best) {
 				best = x
-				a.note("%s has the best %s so far: %g (%d trials have ended)", core.TrialName(n.Trial), t.Options.Metric, x, ended)
+				a.note("%s has the best %s so far: %g; ended: %d", core.TrialName(n.Trial), t.Options.Metric, x, ended)
 			}
 		}
 		return nil
@@ -120,10 +120,13 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 		return err
 	}
 	if failed := g.Errors(); len(failed) > 0 {
-		return fmt.Errorf("%d of %d trials ended with an error, such as %s: %s", len(failed), len(g.Trials), failed[0].Name, firstLine(failed[0].Error))
+		return fmt.Errorf("%w: %d of %d, such as %s: %s", errTrials, len(failed), len(g.Trials), failed[0].Name, firstLine(failed[0].Error))
 	}
 	return nil
 }
+
+// errTrials says that trials of an experiment failed.
+var errTrials = errors.New("trials ended with errors")
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
@@ -242,7 +245,10 @@ Of equal ones it is the first. Values that are infinite or no number do not coun
 			if err != nil {
 				return err
 			}
-			return a.printBest(g, q)
+			if err := a.printBest(g, q); err != nil {
+				return badInputf("%v", err)
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVar(&q.Metric, "metric", "", "go by this `metric` (default that of the experiment)")
