@@ -62,5 +62,5 @@ func (w *localWorker) Stop(ctx context.Context) error { return w.stop(ctx, w.gra
 
 func (w *localWorker) Close() {
 	_ = w.stop(context.Background(), 0) // it is not used any more
-	w.drop()
+	w.close()
 }

@@ -25,6 +25,8 @@ type fileSpec struct {
 	Command     []string          `json:"command"`
 	Environment map[string]string `json:"environment"`
 	Lockstep    bool              `json:"lockstep"`
+	Serve       []string          `json:"serve"`
+	Class       bool              `json:"class"`
 	Space       space.Space       `json:"space"`
 	Points      []map[string]any  `json:"points_to_evaluate"`
 	Constant    bool              `json:"constant_grid_search"`
@@ -42,9 +44,11 @@ type fileSpec struct {
 	Lenient     bool              `json:"lenient"`
 	Strict      bool              `json:"strict"`
 	Checkpoints struct {
-		Keep int    `json:"keep"`
-		By   string `json:"by"`
-		Mode string `json:"mode"`
+		Keep  int    `json:"keep"`
+		By    string `json:"by"`
+		Mode  string `json:"mode"`
+		Every int    `json:"every"`
+		AtEnd bool   `json:"at_end"`
 	} `json:"checkpoints"`
 }
 
@@ -100,8 +104,10 @@ func (f *fileSpec) tuner(dir string) (*Tuner, error) {
 	t := &Tuner{Name: f.Name, Storage: filepath.Join(dir, "experiments"), Space: f.Space, Points: f.Points, Constant: f.Constant, Limit: f.Limit,
 		Trainable: Command(CommandSpec{Args: f.Command, Env: f.Environment, Dir: dir, Lockstep: f.Lockstep}), Executor: Local(f.Slots),
 		Options: Options{Metric: f.Metric, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
-			Keep: f.Checkpoints.Keep, KeepBy: f.Checkpoints.By}}
-	if len(f.Command) == 0 {
+			Keep: f.Checkpoints.Keep, KeepBy: f.Checkpoints.By, Every: f.Checkpoints.Every, AtEnd: f.Checkpoints.AtEnd}}
+	if len(f.Serve) > 0 {
+		t.Trainable, t.Reuse = Serve(ServeSpec{Args: f.Serve, Dir: dir, Class: f.Class}), true
+	} else if len(f.Command) == 0 {
 		return nil, errors.New("the key command is missing: the program that trains, such as [python3, train.py, --lr, \"{lr}\"]")
 	}
 	var err error

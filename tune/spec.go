@@ -211,6 +211,7 @@ func (s *Spec) complete(t *Tuner) error {
 	if t.Trainable == (Trainable{}) {
 		t.Trainable = s.Trainable
 	}
+	t.Reuse = t.Reuse || t.Trainable.Serve != nil
 	if t.Trainable.Name != s.Trainable.Name {
 		return fmt.Errorf("experiment %s trains %q, not %q", s.Name, s.Trainable.Name, t.Trainable.Name)
 	}

@@ -41,10 +41,11 @@ type Resetter interface {
 	Reset(ctx context.Context, t *Trial) (bool, error)
 }
 
-// Trainable names a registered training, or one that is a program (Command).
+// Trainable names a registered training, or one that is a program (Command, Serve).
 type Trainable struct {
 	Name    string       `json:"name,omitempty"`
 	Command *CommandSpec `json:"command,omitempty"`
+	Serve   *ServeSpec   `json:"serve,omitempty"`
 }
 
 type registered struct {
@@ -79,6 +80,9 @@ func register(name string, r registered) Trainable {
 func (t Trainable) find() (registered, error) {
 	if t.Command != nil {
 		return registered{run: t.Command.run}, nil
+	}
+	if t.Serve != nil {
+		return t.Serve.registered(), nil
 	}
 	registryMu.Lock()
 	defer registryMu.Unlock()

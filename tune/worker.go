@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cascade-run/cascade/tune/core"
@@ -49,11 +50,13 @@ type trainer struct {
 	current *attempt
 	object  Class // of the trial before, to be reset
 	made    string
+	serving atomic.Pointer[process] // that serves functions, or nil
 }
 
 // attempt is a trainable that runs on its goroutine.
 type attempt struct {
 	request Request
+	worker  *trainer
 	cancel  context.CancelFunc
 	done    chan struct{} // the goroutine has returned
 
@@ -96,7 +99,7 @@ func (w *trainer) start(ctx context.Context, r Request) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	a := &attempt{request: r, changed: make(chan struct{}), done: make(chan struct{}), credit: r.Credit, since: time.Now()}
+	a := &attempt{request: r, worker: w, changed: make(chan struct{}), done: make(chan struct{}), credit: r.Credit, since: time.Now()}
 	if r.From != nil {
 		a.iteration, a.trained = r.From.Iteration, time.Duration(r.From.Time*float64(time.Second))
 	}
@@ -110,6 +113,14 @@ func (w *trainer) start(ctx context.Context, r Request) (Batch, error) {
 	w.object, w.made = nil, r.Trainable.Name
 	go a.run(own, t, object)
 	return w.next(ctx, nil, true)
+}
+
+// close ends what the worker has kept for the next trial.
+func (w *trainer) close() {
+	w.drop()
+	if p := w.serving.Swap(nil); p != nil {
+		p.kill()
+	}
 }
 
 func (w *trainer) drop() {

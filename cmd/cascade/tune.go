@@ -215,6 +215,9 @@ or waits.`,
 			if err != nil {
 				return err
 			}
+			if a.json {
+				return a.printOutcomes(g)
+			}
 			lines := make([]trialLine, len(g.Trials))
 			for i := range g.Trials {
 				lines[i] = trialLineOf(g, &g.Trials[i])
@@ -222,6 +225,16 @@ or waits.`,
 			return table(a, lines, "trial", "state", "results", "metric", "config", "attempts", "reason")
 		},
 	}
+}
+
+// printOutcomes prints all that is known of each trial.
+func (a *app) printOutcomes(g *tune.Grid) error {
+	for i := range g.Trials {
+		if err := a.printJSON(&g.Trials[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) tuneBestCommand() *cobra.Command {
