@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -294,6 +295,9 @@ drain:
 	x.search.close()
 	x.notices.close()
 	x.pool.close()
+	if c, ok := x.tuner.Searcher.(io.Closer); ok { // it may be asked just now
+		_ = c.Close() // nothing is asked any more
+	}
 	x.aside.Wait()
 	x.err = errors.Join(err, x.journal.Close())
 }

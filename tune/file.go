@@ -27,6 +27,7 @@ type fileSpec struct {
 	Lockstep    bool              `json:"lockstep"`
 	Serve       []string          `json:"serve"`
 	Class       bool              `json:"class"`
+	Searcher    []string          `json:"searcher"`
 	Space       space.Space       `json:"space"`
 	Points      []map[string]any  `json:"points_to_evaluate"`
 	Constant    bool              `json:"constant_grid_search"`
@@ -106,9 +107,12 @@ func (f *fileSpec) tuner(dir string) (*Tuner, error) {
 		Options: Options{Metric: f.Metric, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
 			Keep: f.Checkpoints.Keep, KeepBy: f.Checkpoints.By, Every: f.Checkpoints.Every, AtEnd: f.Checkpoints.AtEnd}}
 	if len(f.Serve) > 0 {
-		t.Trainable, t.Reuse = Serve(ServeSpec{Args: f.Serve, Dir: dir, Class: f.Class}), true
+		t.Trainable, t.Reuse = Serve(ServeSpec{Args: f.Serve, Class: f.Class}), true
 	} else if len(f.Command) == 0 {
 		return nil, errors.New("the key command is missing: the program that trains, such as [python3, train.py, --lr, \"{lr}\"]")
+	}
+	if len(f.Searcher) > 0 {
+		t.Program = &SearcherSpec{Args: f.Searcher}
 	}
 	var err error
 	if t.Options.Max, err = mode("mode", f.Mode); err != nil {

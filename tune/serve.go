@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ import (
 // answer. The standard output belongs to the protocol; what the trial prints goes to output.log in its folder.
 type ServeSpec struct {
 	Args  []string `json:"args"`
-	Dir   string   `json:"dir,omitempty"`
+	Dir   string   `json:"dir,omitempty"` // the working folder; empty: that of the experiment
 	Class bool     `json:"class,omitempty"`
 }
 
@@ -67,6 +68,9 @@ type serveRequest struct {
 	Path       string      `json:"path,omitempty"`
 	Go         bool        `json:"go,omitempty"`
 	Stop       bool        `json:"stop,omitempty"`
+
+	Metrics core.Values `json:"metrics,omitempty"` // for a searcher
+	How     string      `json:"how,omitempty"`
 }
 
 type serveAnswer struct {
@@ -75,6 +79,10 @@ type serveAnswer struct {
 	OK         bool        `json:"ok"`
 	Done       bool        `json:"done"`
 	Error      string      `json:"error"`
+
+	Config   core.Values `json:"config"` // of a searcher
+	NotNow   bool        `json:"not_now"`
+	Finished bool        `json:"finished"`
 }
 
 func startRequest(t *Trial) (*serveRequest, error) {
@@ -92,7 +100,7 @@ func (s *ServeSpec) run(ctx context.Context, t *Trial) (err error) {
 	w := t.attempt.worker
 	p := w.serving.Load()
 	if p == nil {
-		if p, err = s.process(t); err != nil {
+		if p, err = startProcess(s.Args, s.Dir, t.request.Folder); err != nil {
 			return err
 		}
 		w.serving.Store(p)
@@ -106,8 +114,9 @@ func (s *ServeSpec) run(ctx context.Context, t *Trial) (err error) {
 	if err != nil {
 		return err
 	}
+	p.log = filepath.Join(request.Folder, "output.log")
 	for {
-		a, err := p.ask(ctx, t, request)
+		a, err := p.ask(ctx, request)
 		switch {
 		case err != nil:
 			return err
@@ -123,7 +132,7 @@ func (s *ServeSpec) run(ctx context.Context, t *Trial) (err error) {
 		request = &serveRequest{Go: true}
 		if err := t.Report(ctx, Metrics(a.Report), opts...); err != nil {
 			// The function is told in any case, so that the process can serve the next trial.
-			a, e := p.ask(ctx, t, &serveRequest{Stop: true})
+			a, e := p.ask(ctx, &serveRequest{Stop: true})
 			if e == nil && !a.Done && a.Error == "" {
 				e = fmt.Errorf("%s reports although it was stopped", s.Args[0])
 			}
@@ -137,7 +146,7 @@ func (s *ServeSpec) run(ctx context.Context, t *Trial) (err error) {
 
 // Setup begins the trial in a new process.
 func (s *served) Setup(ctx context.Context, t *Trial) (err error) {
-	if s.process, err = s.spec.process(t); err != nil {
+	if s.process, err = startProcess(s.spec.Args, s.spec.Dir, t.request.Folder); err != nil {
 		return err
 	}
 	_, err = s.Reset(ctx, t)
@@ -154,7 +163,7 @@ func (s *served) Reset(ctx context.Context, t *Trial) (bool, error) {
 		return true, err
 	}
 	request.Checkpoint = "" // Load is called
-	s.trial = t
+	s.trial, s.process.log = t, filepath.Join(request.Folder, "output.log")
 	_, err = s.ask(ctx, request)
 	return true, err
 }
@@ -190,7 +199,7 @@ func (s *served) Close() error {
 }
 
 func (s *served) ask(ctx context.Context, r *serveRequest) (serveAnswer, error) {
-	a, err := s.process.ask(ctx, s.trial, r)
+	a, err := s.process.ask(ctx, r)
 	if err == nil && a.Error != "" {
 		err = errors.New(a.Error)
 	}
@@ -206,20 +215,24 @@ type process struct {
 	in    io.WriteCloser
 	lines chan []byte   // of its output, until that ends
 	over  chan struct{} // it has ended, and was waited for
-	last  *tail         // of what it wrote before its trial had a log
+	last  *tail         // of its standard error
+	log   string        // where what it serves writes its standard error instead, or empty
 }
 
-// process starts the program.
-func (s *ServeSpec) process(t *Trial) (*process, error) {
-	if len(s.Args) == 0 {
-		return nil, errors.New("the program that serves trials has no arguments: name it")
+// startProcess starts a program in a folder, for an experiment.
+func startProcess(args []string, dir, experiment string) (*process, error) {
+	if len(args) == 0 {
+		return nil, errors.New("the program has no arguments: name it")
 	}
-	args := make([]string, len(s.Args))
-	for i, a := range s.Args {
-		args[i] = strings.ReplaceAll(a, "{experiment}", t.request.Folder)
+	if dir == "" {
+		dir = experiment
+	}
+	args = slices.Clone(args)
+	for i, a := range args {
+		args[i] = strings.ReplaceAll(a, "{experiment}", experiment)
 	}
 	p := &process{cmd: exec.Command(args[0], args[1:]...), lines: make(chan []byte), over: make(chan struct{}), last: &tail{to: io.Discard}}
-	p.cmd.Dir, p.cmd.Stderr = s.Dir, p.last
+	p.cmd.Dir, p.cmd.Stderr = dir, p.last
 	group(p.cmd)
 	p.cmd.Cancel = nil // it has no context
 	p.cmd.WaitDelay = serveGrace
@@ -270,13 +283,13 @@ func (p *process) ended() bool {
 }
 
 // ask sends a request and returns the answer. When ctx has ended it comes soon, or the process is killed.
-func (p *process) ask(ctx context.Context, t *Trial, r *serveRequest) (a serveAnswer, err error) {
+func (p *process) ask(ctx context.Context, r *serveRequest) (a serveAnswer, err error) {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return a, fmt.Errorf("encode the configuration: %w", err)
 	}
 	if _, err := p.in.Write(append(b, '\n')); err != nil {
-		return a, p.crashed(t)
+		return a, p.crashed()
 	}
 	var line []byte
 	there := false
@@ -293,7 +306,7 @@ func (p *process) ask(ctx context.Context, t *Trial, r *serveRequest) (a serveAn
 		}
 	}
 	if !there {
-		return a, p.crashed(t)
+		return a, p.crashed()
 	}
 	if err := json.Unmarshal(line, &a); err != nil {
 		p.kill()
@@ -303,10 +316,10 @@ func (p *process) ask(ctx context.Context, t *Trial, r *serveRequest) (a serveAn
 }
 
 // crashed says how the process ended, with the last lines of its log.
-func (p *process) crashed(t *Trial) error {
+func (p *process) crashed() error {
 	p.kill()
 	text := p.last.text()
-	if b, err := os.ReadFile(filepath.Join(t.request.path(t.Name()), "output.log")); err == nil && len(b) > 0 {
+	if b, err := os.ReadFile(p.log); err == nil && len(b) > 0 {
 		text = strings.TrimSpace(string(b[max(0, len(b)-2000):]))
 	}
 	return fmt.Errorf("%s: %s\n%s", p.cmd.Args[0], p.cmd.ProcessState, text)

@@ -32,6 +32,7 @@ type Spec struct {
 	Limit     int              `json:"max_concurrent,omitempty"`
 	Options   core.Options     `json:"options"`
 	Scheduler SchedulerSpec    `json:"scheduler"`
+	Searcher  *SearcherSpec    `json:"searcher,omitempty"`
 	Own       []string         `json:"own,omitempty"` // "space", "searcher", "scheduler", "stopper": they are Go code
 }
 
@@ -141,7 +142,8 @@ func (t *Tuner) spec() (*Spec, error) {
 	} else {
 		s.Own = append(s.Own, "space")
 	}
-	if t.Searcher != nil {
+	s.Searcher = t.Program
+	if t.Searcher != nil && t.Program == nil {
 		s.Own = append(s.Own, "searcher")
 	}
 	if schedulerName(t.Scheduler) == "" {
@@ -204,6 +206,9 @@ func (s *Spec) complete(t *Tuner) error {
 	t.Options.Stopper = stopper
 	if s.Space != nil {
 		t.Space = s.Space
+	}
+	if s.Searcher != nil {
+		t.Program = s.Searcher
 	}
 	if s.Scheduler.Scheduler != nil {
 		t.Scheduler = s.Scheduler.Scheduler

@@ -27,7 +27,8 @@ type Tuner struct {
 
 	Points    []map[string]any // configurations, by path, that are tried first
 	Constant  bool             // the points of a grid have the same draws
-	Searcher  search.Searcher  // nil: the grid and random draws of Space
+	Searcher  search.Searcher  // nil: the grid and random draws of Space, or
+	Program   *SearcherSpec    // a searcher that is a program
 	Limit     int              // so many trials of the searcher have not ended at any time; 0: no bound
 	Scheduler core.Scheduler   // nil: core.FIFO
 	Executor  Executor         // nil: Local(0)
@@ -64,7 +65,7 @@ func (t *Tuner) Check() error {
 	if _, err := t.Trainable.find(); err != nil {
 		return err
 	}
-	if t.Space == nil && t.Searcher == nil {
+	if t.Space == nil && t.Searcher == nil && t.Program == nil {
 		return errors.New("the experiment has no space: name parameters, or give it a searcher")
 	}
 	if t.Options.KeepBy == "" && t.Options.KeepMin {
@@ -125,13 +126,25 @@ func (t *Tuner) StartAgain(ctx context.Context, folder string, redo core.Redo) (
 	return copied.start(ctx, folder, redo, false)
 }
 
-func (t *Tuner) start(ctx context.Context, folder string, redo core.Redo, fresh bool) (*Experiment, error) {
-	folder, err := filepath.Abs(folder)
+func (t *Tuner) start(ctx context.Context, folder string, redo core.Redo, fresh bool) (_ *Experiment, err error) {
+	folder, err = filepath.Abs(folder)
 	if err != nil {
 		return nil, err
 	}
 	if t.Executor == nil {
 		t.Executor = Local(0)
+	}
+	if t.Program != nil && t.Searcher == nil {
+		p, err := t.Program.start(folder, t.Log)
+		if err != nil {
+			return nil, err
+		}
+		t.Searcher = p
+		defer func() {
+			if err != nil {
+				_ = p.Close() // it has not begun
+			}
+		}()
 	}
 	searcher, trials, err := t.searcher()
 	if err != nil {

@@ -130,6 +130,19 @@ func (l *Limiter) Suggest(trial core.ID) (core.Values, error) {
 	return config, err
 }
 
+// Adopt has a trial live again.
+func (l *Limiter) Adopt(trial core.ID, config core.Values) {
+	if l.live == nil {
+		l.live = map[core.ID]bool{}
+	}
+	l.live[trial] = true
+	if a, ok := l.Searcher.(Adopter); ok {
+		a.Adopt(trial, config)
+	} else {
+		_, _ = l.Searcher.Suggest(trial) // which is the same again
+	}
+}
+
 // Complete makes room for another.
 func (l *Limiter) Complete(trial core.ID, last *core.Result, how core.End) {
 	delete(l.live, trial)

@@ -17,7 +17,7 @@ from .. import programs
 from .config import ResumeConfig, RunConfig, TuneConfig
 from .results import ResultGrid
 from .schedulers import TrialScheduler
-from .search import Searcher, unlimited
+from .search import Builtin, Searcher, unlimited
 from .space import numbers, restored, written
 from .trainable import Trainable, Wrapped, unwrapped
 
@@ -78,6 +78,7 @@ class Tuner:
         file = self._file(name, kept)
         os.makedirs(folder, exist_ok=True)
         self._keep(folder, kept)
+        self._keep_searcher(folder, file)
         path = os.path.join(folder, "search.json")
         with open(path, "w") as f:
             json.dump(file, f, indent=1)
@@ -86,7 +87,7 @@ class Tuner:
 
     @classmethod
     def restore(cls, path: str | os.PathLike[str], trainable: Any = None, *, resume_errored: bool = False, restart_errored: bool = False,
-                **_: Any) -> Tuner:  # fmt: skip
+                verbose: int = 1) -> Tuner:  # fmt: skip
         """An experiment that was interrupted: fit goes on with it. Its folder may have been moved."""
         folder = os.path.abspath(os.path.expanduser(path))
         if not cls.can_restore(folder):
@@ -94,6 +95,7 @@ class Tuner:
         made = cls(trainable if trainable is not None else _nothing)
         if trainable is None:
             made._of = Wrapped(None, {}, {})
+        made._run.verbose = verbose
         made._resume = folder, ResumeConfig(resume_errored, restart_errored)
         return made
 
@@ -166,9 +168,23 @@ class Tuner:
             file["stop"] = {k: float(v) for k, v in r.stop.items()}
         if c.time_budget_s:
             file["budget"] = f"{float(c.time_budget_s)}s"
-        if search is not None:
+        if isinstance(search, Builtin):
             search.describe(file)
+        elif search is not None:
+            file["space"], file["searcher"] = {}, [sys.executable, "-m", "cascade.tune.searcher", "{experiment}"]
         return file
+
+    def _keep_searcher(self, folder: str, file: Mapping[str, Any]) -> None:
+        """Writes a searcher that is a process into the folder of the experiment."""
+        search, _ = unlimited(self._tune.search_alg)
+        if "searcher" not in file or search is None:
+            return
+        if not search.set_search_properties(file["metric"] or None, file["mode"], self._space):
+            raise TuneError(f"{type(search).__name__} cannot use this metric and space")
+        import cloudpickle
+
+        with open(os.path.join(folder, "searcher.pickle"), "wb") as f:
+            f.write(cloudpickle.dumps({"searcher": search, "path": [os.path.abspath(p) for p in sys.path]}, protocol=5))
 
     def _command(self, arguments: list[str]) -> None:
         """Runs cascade tune. Ctrl-C reaches it, too: it ends the trials in order."""

@@ -84,7 +84,7 @@ class Worker:
         os.dup2(log, 2)
         os.close(log)
         os.chdir(folder)
-        config = restored(numbers(request["config"]), self._kept, request["id"])
+        config = restored(numbers(request.get("config", {})), self._kept, request["id"])
         checkpoint = Checkpoint(request["checkpoint"]) if request.get("checkpoint") else None
         context = TuneContext(self._name, request["trial"], request["id"], folder, self._resources)
         api.running = api.Running(context, checkpoint, self._report)
