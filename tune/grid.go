@@ -189,7 +189,7 @@ func scores(h []core.Result, metric string) []float64 {
 	return s
 }
 
-// History returns the results of a trial, read from the journal at the first call. What was trained twice is there once.
+// History returns the results of a trial, read from the journal at the first call. A result that was trained twice is there once.
 func (g *Grid) History(id core.ID) ([]core.Result, error) {
 	g.once.Do(func() { g.history, g.err = histories(g.Folder, len(g.Trials)) })
 	if g.err != nil || int(id) >= len(g.history) {

@@ -19,8 +19,8 @@ import (
 // SpecFile is the name of the specification in the folder of an experiment.
 const SpecFile = "experiment.json"
 
-// Spec is what the folder of an experiment says of it. What is Go code alone is named, and a program that resumes the
-// experiment provides it.
+// Spec is what the folder of an experiment says of it. Parts that are Go code alone are named, and a program that
+// resumes the experiment provides them.
 type Spec struct {
 	Format    int              `json:"format"` // 1
 	Name      string           `json:"name"`

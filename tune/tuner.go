@@ -83,7 +83,7 @@ func (t *Tuner) Run(ctx context.Context) (*Grid, error) {
 	return x.Wait()
 }
 
-// Resume goes on with the experiment of a folder, which may have been moved. What the folder says of the experiment
+// Resume goes on with the experiment of a folder, which may have been moved. The specification in the folder
 // holds; the tuner provides its Executor, Callbacks, and what is Go code.
 func (t *Tuner) Resume(ctx context.Context, folder string, redo core.Redo) (*Grid, error) {
 	x, err := t.StartAgain(ctx, folder, redo)
