@@ -149,8 +149,7 @@ func (t *Tuner) start(ctx context.Context, folder string, redo core.Redo, fresh 
 	}
 	if fresh {
 		if err := spec.write(folder); err != nil {
-			x.journal.Close()
-			return nil, err
+			return nil, errors.Join(err, x.journal.Close())
 		}
 	}
 	x.begin(ctx, redo)
