@@ -81,16 +81,8 @@ func load(folder string, each func(*journal.Record, []core.Action) error, own ..
 			return nil, Options{}, fmt.Errorf("the %s of experiment %s is Go code: only the program that ran it can read it", o, s.Name)
 		}
 	}
-	t := Tuner{Space: s.Space, Points: s.Points, Constant: s.Constant, Options: s.Options}
 	o := s.Options
-	o.Samples = -1
-	if s.Space != nil {
-		if _, o.Samples, err = t.searcher(); err != nil {
-			return nil, Options{}, err
-		}
-	} else if s.Options.Samples > 0 {
-		o.Samples = s.Options.Samples
-	}
+	o.Samples = s.Trials
 	c := core.New(o, scheduler)
 	err = journal.Read(folder, func(r *journal.Record) error {
 		actions := c.Step(&r.Event)

@@ -132,7 +132,7 @@ func TestKilled(t *testing.T) {
 	reference := t.TempDir()
 	runChild(t, reference, -1)
 	want := outcome(reference)
-	step := 7
+	step := 13
 	if tier.Night() {
 		step = 1
 	}

@@ -30,6 +30,7 @@ type Spec struct {
 	Points    []map[string]any `json:"points_to_evaluate,omitempty"`
 	Constant  bool             `json:"constant_grid_search,omitempty"`
 	Limit     int              `json:"max_concurrent,omitempty"`
+	Trials    int              `json:"trials"` // how many there may be; -1: until the searcher has no more
 	Options   core.Options     `json:"options"`
 	Scheduler SchedulerSpec    `json:"scheduler"`
 	Own       []string         `json:"own,omitempty"` // "space", "searcher", "scheduler", "stopper": they are Go code

@@ -141,6 +141,7 @@ func (t *Tuner) start(ctx context.Context, folder string, redo core.Redo, fresh 
 	if err != nil {
 		return nil, err
 	}
+	spec.Trials = trials
 	options := t.Options
 	options.Samples = trials
 	x := newExperiment(t, folder, core.New(options, t.Scheduler), searcher)
