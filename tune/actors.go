@@ -30,7 +30,7 @@ func (a *actors) Worker(context.Context) (Worker, error) {
 	return &actorWorker{a.ctx, actorClass.Spawn(a.ctx, a.opts...)}, nil
 }
 
-// hosted is the actor: a trainer in another process. What it is told and answers is JSON.
+// hosted is the actor: a trainer in another process. Its messages are JSON.
 type hosted struct{ trainer }
 
 var (

@@ -54,8 +54,7 @@ func BenchmarkTrials(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		runtime.KeepAlive(g)
-		g = nil
+		runtime.KeepAlive(g) // and of no more
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(before.HeapAlloc-after.HeapAlloc)/trials, "B/trial")

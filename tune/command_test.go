@@ -89,7 +89,7 @@ func TestFiles(t *testing.T) {
 		good: "",
 		good + "stop: {loss: \"<= 0.1\", training_iteration: 5}\nscheduler: {type: asha, max_t: 9}\nbudget: 2m\n": "",
 		"name: x\nspace: {x: 1}":                                  "the key command is missing",
-		good + "sampels: 3":                                       `there is no key "sampels"`,
+		good + "trails: 3":                                        `there is no key "trails"`,
 		good + "samples: many":                                    "key samples: it is a string",
 		good + "mode: least":                                      `key mode: it is "least", use min or max`,
 		good + "budget: 5":                                        "key budget",

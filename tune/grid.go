@@ -81,16 +81,8 @@ func load(folder string, each func(*journal.Record, []core.Action) error, own ..
 			return nil, Options{}, fmt.Errorf("the %s of experiment %s is Go code: only the program that ran it can read it", o, s.Name)
 		}
 	}
-	t := Tuner{Space: s.Space, Points: s.Points, Constant: s.Constant, Options: s.Options}
 	o := s.Options
-	o.Samples = -1
-	if s.Space != nil {
-		if _, o.Samples, err = t.searcher(); err != nil {
-			return nil, Options{}, err
-		}
-	} else if s.Options.Samples > 0 {
-		o.Samples = s.Options.Samples
-	}
+	o.Samples = s.Trials
 	c := core.New(o, scheduler)
 	err = journal.Read(folder, func(r *journal.Record) error {
 		actions := c.Step(&r.Event)
@@ -189,7 +181,7 @@ func scores(h []core.Result, metric string) []float64 {
 	return s
 }
 
-// History returns the results of a trial, read from the journal at the first call. What was trained twice is there once.
+// History returns the results of a trial, read from the journal at the first call. A result that was trained twice is there once.
 func (g *Grid) History(id core.ID) ([]core.Result, error) {
 	g.once.Do(func() { g.history, g.err = histories(g.Folder, len(g.Trials)) })
 	if g.err != nil || int(id) >= len(g.history) {

@@ -19,8 +19,8 @@ import (
 // SpecFile is the name of the specification in the folder of an experiment.
 const SpecFile = "experiment.json"
 
-// Spec is what the folder of an experiment says of it. What is Go code alone is named, and a program that resumes the
-// experiment provides it.
+// Spec is what the folder of an experiment says of it. Parts that are Go code alone are named, and a program that
+// resumes the experiment provides them.
 type Spec struct {
 	Format    int              `json:"format"` // 1
 	Name      string           `json:"name"`
@@ -30,6 +30,7 @@ type Spec struct {
 	Points    []map[string]any `json:"points_to_evaluate,omitempty"`
 	Constant  bool             `json:"constant_grid_search,omitempty"`
 	Limit     int              `json:"max_concurrent,omitempty"`
+	Trials    int              `json:"trials"` // how many there may be; -1: until the searcher has no more
 	Options   core.Options     `json:"options"`
 	Scheduler SchedulerSpec    `json:"scheduler"`
 	Searcher  *SearcherSpec    `json:"searcher,omitempty"`

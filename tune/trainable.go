@@ -63,8 +63,8 @@ var (
 func Register(name string, f Func) Trainable { return register(name, registered{run: f}) }
 
 // RegisterClass registers a constructor of objects.
-func RegisterClass(name string, make func() Class) Trainable {
-	return register(name, registered{class: make})
+func RegisterClass(name string, fresh func() Class) Trainable {
+	return register(name, registered{class: fresh})
 }
 
 func register(name string, r registered) Trainable {

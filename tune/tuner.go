@@ -84,7 +84,7 @@ func (t *Tuner) Run(ctx context.Context) (*Grid, error) {
 	return x.Wait()
 }
 
-// Resume goes on with the experiment of a folder, which may have been moved. What the folder says of the experiment
+// Resume goes on with the experiment of a folder, which may have been moved. The specification in the folder
 // holds; the tuner provides its Executor, Callbacks, and what is Go code.
 func (t *Tuner) Resume(ctx context.Context, folder string, redo core.Redo) (*Grid, error) {
 	x, err := t.StartAgain(ctx, folder, redo)
@@ -154,6 +154,7 @@ func (t *Tuner) start(ctx context.Context, folder string, redo core.Redo, fresh 
 	if err != nil {
 		return nil, err
 	}
+	spec.Trials = trials
 	options := t.Options
 	options.Samples = trials
 	x := newExperiment(t, folder, core.New(options, t.Scheduler), searcher)
@@ -162,8 +163,7 @@ func (t *Tuner) start(ctx context.Context, folder string, redo core.Redo, fresh 
 	}
 	if fresh {
 		if err := spec.write(folder); err != nil {
-			x.journal.Close()
-			return nil, err
+			return nil, errors.Join(err, x.journal.Close())
 		}
 	}
 	x.begin(ctx, redo)

@@ -157,7 +157,7 @@ func (a *attempt) run(ctx context.Context, t registered, old Class) {
 }
 
 // train steps an object until it is done.
-func (a *attempt) train(ctx context.Context, make func() Class, old Class, t *Trial) error {
+func (a *attempt) train(ctx context.Context, fresh func() Class, old Class, t *Trial) error {
 	object, ready := old, false
 	if r, ok := old.(Resetter); ok {
 		var err error
@@ -169,7 +169,7 @@ func (a *attempt) train(ctx context.Context, make func() Class, old Class, t *Tr
 		if c, ok := old.(Closer); ok {
 			_ = c.Close() // its trial has ended
 		}
-		object = make()
+		object = fresh()
 		if err := object.Setup(ctx, t); err != nil {
 			return fmt.Errorf("setup: %w", err)
 		}
@@ -199,7 +199,7 @@ func (a *attempt) train(ctx context.Context, make func() Class, old Class, t *Tr
 
 // report takes a result, and waits while the credit is used.
 func (a *attempt) report(ctx context.Context, m Metrics, extra report) error {
-	x, err := core.Canonical(map[string]any(m))
+	x, err := core.Canonical(m)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}

@@ -111,7 +111,7 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 	}
 	g, err := x.Wait()
 	if err != nil {
-		if errors.Is(err, context.Canceled) {
+		if ctx.Err() != nil { // interrupted
 			a.note("go on with: cascade tune resume %s", x.Folder())
 		}
 		return err
