@@ -149,7 +149,9 @@ func (s *served) Setup(ctx context.Context, t *Trial) (err error) {
 	if s.process, err = startProcess(s.spec.Args, s.spec.Dir, t.request.Folder); err != nil {
 		return err
 	}
-	_, err = s.Reset(ctx, t)
+	if _, err = s.Reset(ctx, t); err != nil {
+		s.process.kill()
+	}
 	return err
 }
 
