@@ -146,6 +146,24 @@ func TestGoAPIPrograms(t *testing.T) {
 	programs(t, "goapi", parts)
 }
 
+// The program of the document of searches builds, and finds what it looks for; its job file is that of the example.
+func TestTuneProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	run := programs(t, "searches", blocks(t, "docs/tune.md", "go"))
+	c := exec.Command(run)
+	c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "best of 20: t000") {
+		t.Errorf("it printed %q, %v", out, err)
+	}
+	file, err := os.ReadFile("examples/tune/tune.yaml")
+	if shown := blocks(t, "docs/tune.md", "yaml")[0]; err != nil || shown != string(file) {
+		t.Errorf("the document shows %q, the example has %q, %v", shown, file, err)
+	}
+}
+
 // programs builds files as one package inside this module, without leaving
 // anything in its folder, and returns the program.
 func programs(t *testing.T, name string, files []string) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/statedir"
+	"github.com/cascade-run/cascade/tune"
 )
 
 // Exit codes, part of the interface: scripts rely on them.
@@ -90,8 +91,10 @@ func kindOf(err error) (kind string, code int) {
 		return "cancelled", exitCancelled
 	case errors.As(err, &job):
 		return "job_failed", exitFailed
-	case is(errDiffers):
+	case is(errDiffers), is(tune.ErrDiffers):
 		return "differs", exitFailed
+	case is(errTrials):
+		return "trials_failed", exitFailed
 	case errors.As(err, &problems):
 		return "job_file", exitBadInput
 	case unreachable(err):

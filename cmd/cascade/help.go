@@ -22,6 +22,7 @@ func (a *app) sections() []section {
 		{"Inspect a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand(), a.diffCommand()}},
 		{"Control a job", []*cobra.Command{a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.removeCommand()}},
 		{"Write and plan jobs", []*cobra.Command{a.schemaCommand(), a.importCommand(), a.exportCommand(), a.planCommand(), a.profileCommand()}},
+		{"Search for parameters", []*cobra.Command{a.tuneCommand()}},
 		{"Clusters", []*cobra.Command{a.submitCommand(), a.connectCommand(), a.clusterCommand()}},
 		{"This host", []*cobra.Command{a.environmentCommand(), a.cleanCommand(), a.perfCommand(), a.configCommand(), a.completionCommand(), a.manCommand(), a.versionCommand()}},
 	}

@@ -1,0 +1,53 @@
+package space
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestFiles writes spaces to JSON and reads them.
+func TestFiles(t *testing.T) {
+	e, err := NewExpr("a * 2 + d.n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Space{"a": Uniform(0, 1), "b": QLogUniform(1, 8, 1), "c": Choice(int64(1), "x", Space{"y": RandN(0, 2)}), "d": Space{"n": QRandInt(0, 10, 5), "m": LogRandInt(1, 9)},
+		"g": GridSearch(true, nil), "e": e, "plain": 3.5, "l": []any{RandInt(0, 2)}}
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Space
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	for point := range s.Points() {
+		one, err1 := s.Draw(5, 0, point)
+		two, err2 := got.Draw(5, 0, point)
+		if err1 != nil || err2 != nil || !reflect.DeepEqual(one, two) {
+			t.Errorf("%s draws %v, %v, want %v, %v", b, two, err2, one, err1)
+		}
+		if d := one["d"].(map[string]any); one["e"] != one["a"].(float64)*2+float64(d["n"].(int64)) {
+			t.Errorf("the expression is %v of %v", one["e"], one)
+		}
+	}
+	if _, err := json.Marshal(Space{"x": Space{"f": Computed(func(View) (any, error) { return 1, nil })}}); err == nil || !strings.Contains(err.Error(), "parameter x/f") {
+		t.Errorf("a function: %v", err)
+	}
+	for text, want := range map[string]string{
+		`{"x": {"uniform": [1]}}`:          "parameter x: uniform takes 2 numbers",
+		`{"x": {"uniform": [1, "a"]}}`:     "parameter x: uniform takes numbers, not a",
+		`{"x": {"y": {"uniform": [2,1]}}}`: "parameter x/y: there is no value between 2 and 1",
+		`{"x": {"choice": 3}}`:             "parameter x: choice takes a list",
+		`{"x": {"expr": "a +"}}`:           `parameter x: the expression "a +"`,
+	} {
+		if err := json.Unmarshal([]byte(text), &got); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := (Space{"x": Expr{Text: "y + 1"}}).Draw(1, 0, 0); err == nil || !strings.Contains(err.Error(), "y + 1") {
+		t.Errorf("an expression of what is not there: %v", err)
+	}
+}
