@@ -336,6 +336,9 @@ class ActorHost:
         if took > QUICK or self._count >= MANY:
             with self.worker.lock:
                 self.flush()
+        elif self._count and self.worker.naps:
+            self.worker.naps = False
+            self.worker.nudge()  # the next method may take its time
 
     def flush(self) -> None:
         """Sends the answers. The lock is held."""
@@ -352,11 +355,14 @@ class ActorHost:
         """Has the main thread look at what has changed."""
         os.eventfd_write(self.worker.woken, 1)
 
-    def beside(self) -> bool:
-        """Reads and writes while a method runs in the main thread: the helper does it. It tells whether more is to come."""
+    def beside(self) -> bool | None:
+        """Reads and writes while a method runs in the main thread: the helper does it.
+
+        It tells whether it is to be done again soon; None when no method runs.
+        """
         with self.worker.lock:
             if self.idle or self.worker.beside is None:  # or it has ended just now
-                return False
+                return None
             waits = self._count > 0
             self.flush()
             woken = self.worker.woken  # which is for the main thread
