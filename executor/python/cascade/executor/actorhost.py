@@ -186,6 +186,8 @@ class ActorHost:
         self._links.discard(link)
         self._answers.pop(link, None)
         self._lines = {handle: of for handle, of in self._lines.items() if of is not link}
+        for job in [job for job in self.open.values() if job.link is link]:
+            self.runner.cancel(job, "its caller is gone")
         self.watch.remove(link)
         link.abandon()
 
