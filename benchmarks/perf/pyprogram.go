@@ -8,13 +8,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/internal/statedir"
 )
 
-var pythonCallFigures = []string{"python_call_latency_p50", "python_calls_async", "python_calls_async_cpu", "python_wait_1k", "python_put_1KiB", "python_get_1GiB"}
+var pythonCallFigures = []string{"python_call_latency_p50", "python_calls_async", "python_calls_async_cpu", "python_wait_1k", "python_put_1KiB", "python_get_1GiB",
+	"python_actor_call", "python_actor_calls_async", "python_actor_calls_async_cpu", "python_actor_create"}
 
 // pythonPrograms is the Python in which programs run that this bench starts.
 func pythonPrograms() dag.Environment {
@@ -66,8 +68,10 @@ func (b *bench) pythonFigures(p *program) error {
 		name string
 		run  func(*program) error
 	}{{"python_call_latency_p50", b.pythonLatency}, {"python_calls_async", b.pythonBurst}, {"python_calls_async_cpu", b.pythonBurst},
-		{"python_wait_1k", b.pythonWaits}, {"python_put_1KiB", b.pythonPuts}, {"python_get_1GiB", b.pythonGet}} {
-		if !b.wants(m.name) || m.name == "python_calls_async_cpu" && b.wants("python_calls_async") {
+		{"python_wait_1k", b.pythonWaits}, {"python_put_1KiB", b.pythonPuts}, {"python_get_1GiB", b.pythonGet},
+		{"python_actor_call", b.pythonActorCall}, {"python_actor_calls_async", b.pythonActorBurst}, {"python_actor_calls_async_cpu", b.pythonActorBurst},
+		{"python_actor_create", b.pythonActorCreate}} {
+		if rate, cpu := strings.CutSuffix(m.name, "_cpu"); !b.wants(m.name) || cpu && b.wants(rate) {
 			continue
 		}
 		if err := m.run(p); err != nil {
@@ -132,6 +136,43 @@ func (b *bench) pythonGet(p *program) error {
 	}
 	return b.tell(Figure{Name: "python_get_1GiB", Value: median(took) / 1e3, Unit: "us", Baseline: microseconds(rtt), BaselineOf: rttName,
 		Note: fmt.Sprintf("an array that a task has made in the store, as the program holds its view; median of %d", len(took))})
+}
+
+func (b *bench) pythonActorCall(p *program) error {
+	n := b.size(5000, 50)
+	rtt, err := socketRTT()
+	if err != nil {
+		return err
+	}
+	took, err := p.do(question{What: "actor_call", N: n})
+	if err != nil {
+		return err
+	}
+	return b.tell(Figure{Name: "python_actor_call", Value: quantile(took, 0.5), Unit: "us", Baseline: microseconds(rtt), BaselineOf: rttName,
+		Note: fmt.Sprintf("%d calls of a method by a Python program, with their results, one after another; p99 %.0f us", n, quantile(took, 0.99))})
+}
+
+func (b *bench) pythonActorBurst(p *program) error {
+	n := b.size(20_000, 2000)
+	return b.rate(p, question{What: "actor_burst", N: n}, n, "python_actor_calls_async", "of a method, made in a burst by a Python program and collected by get")
+}
+
+func (b *bench) pythonActorCreate(p *program) error {
+	n := b.size(8, 2)
+	rtt, err := socketRTT()
+	if err != nil {
+		return err
+	}
+	var took []float64
+	for range 4 { // processes of the first are those of the others
+		t, err := p.do(question{What: "actor_create", N: n})
+		if err != nil {
+			return err
+		}
+		took = append(took, t[0]/1e9)
+	}
+	return b.tell(Figure{Name: "python_actor_create", Value: float64(n) / median(took[1:]), Unit: "actors/s", Baseline: 1 / rtt.Seconds(), BaselineOf: rttName + ", one after another",
+		Note: fmt.Sprintf("%d actors in processes that are warm, made and called once; in cold ones %.1f/s", n, float64(n)/took[0])})
 }
 
 // pythonInit is from the start of a program in Python to its first result, with a cluster of its own.

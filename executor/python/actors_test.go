@@ -50,3 +50,27 @@ func TestGymnasium(t *testing.T) {
 	python, env := interpreter(t, "gymnasium")
 	same(t, "testdata/gymnasium.golden", prints(t, "testdata", env, python, "gymnasium_actors.py", programs(t)))
 }
+
+// The programs of docs/python-actors.md print what it says.
+func TestActorDocs(t *testing.T) {
+	pyenv.Python(t)
+	const page = "../../docs/python-actors.md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	names := write(t, page, dir)
+	said := strings.Split(string(text), "\n```text\n")[1:]
+	if len(names) != 2 || len(said) != len(names) {
+		t.Fatalf("the page has %v, and says %d times what they print", names, len(said))
+	}
+	python, env := interpreter(t)
+	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for i, name := range names {
+		want, _, _ := strings.Cut(said[i], "```")
+		if out := prints(t, dir, env, python, name); out != want {
+			t.Errorf("%s printed\n%swant\n%s", name, out, want)
+		}
+	}
+}

@@ -60,7 +60,7 @@ class ActorClass:
         return (self.__cascade_function__,)
 
     def remote(self, *args: Any, **named: Any) -> ActorHandle:
-        """Makes an actor, and returns a handle of it at once. What its constructor raises is raised by its calls."""
+        """Makes an actor, and returns a handle of it at once. Its calls raise what its constructor raises."""
         host = context._host or opened()
         calls: Any = host.own_calls("make an actor " + self.__name__)
         o = self._options

@@ -41,7 +41,16 @@ def get(x: Any) -> int:
     return now
 
 
-remote_step, remote_make = remote(step), remote(make)
+class Echo:
+    """An actor that returns what it gets."""
+
+    def step(self, x: int) -> int:
+        """A step of a chain."""
+        return x + 1
+
+
+remote_step, remote_make, RemoteEcho = remote(step), remote(make), remote(Echo)
+_echo: list[Any] = []  # the actor that is called
 
 # A program that `cascade perf` starts: it reads what it is to do, and writes what that took in nanoseconds.
 
@@ -88,8 +97,34 @@ def _get(size: int, n: int) -> list[float]:
     return took
 
 
-_TIMED = {"burst": _burst, "completed": _completed, "wait": _wait, "put": _put}
-_TAKES = {"latency": _latency, "get": _get}
+def _actor() -> Any:
+    if not _echo:
+        _echo.append(RemoteEcho.remote())
+        context.get(_echo[0].step.remote(0))
+    return _echo[0]
+
+
+def _actor_call(n: int, _: int) -> list[float]:
+    took, actor = [], _actor()
+    for i in range(n):
+        began = time.perf_counter_ns()
+        actor.step.remote(i).result()
+        took.append((time.perf_counter_ns() - began) / 1e3)
+    return took
+
+
+def _actor_burst(n: int, _: int) -> Any:
+    actor = _actor()
+    return context.get([actor.step.remote(i) for i in range(n)])
+
+
+def _actor_create(n: int, _: int) -> Any:
+    actors = [RemoteEcho.remote() for _ in range(n)]
+    return context.get([a.step.remote(1) for a in actors])
+
+
+_TIMED = {"burst": _burst, "completed": _completed, "wait": _wait, "put": _put, "actor_burst": _actor_burst, "actor_create": _actor_create}
+_TAKES = {"latency": _latency, "get": _get, "actor_call": _actor_call}
 
 
 def _serve(address: str) -> None:

@@ -13,6 +13,7 @@ import functools
 import itertools
 import os
 import queue
+import secrets
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -88,6 +89,8 @@ class Line:
 
     def __init__(self, of: ActorCalls, name: str) -> None:
         self._of, self.name = of, name
+        self.handle = secrets.randbits(63) + 1
+        self._named = b"\x95\x92" + msgpack.packb(self.handle)  # how the items of its calls begin
         self.row: Called | None = None  # the call of its process
         self.link: DirectLink | None = None
         self.dead: m.TaskError | None = None  # it has ended, and why
@@ -108,7 +111,7 @@ class Line:
         if state is not None:
             state.number = self._last
         self.open[self._last] = state
-        self._batch.append(b"".join((b"\x95", msgpack.packb(self._last), b"\x01", text, args)))
+        self._batch.append(b"".join((self._named, msgpack.packb(self._last), b"\x01", text, args)))
         self._size += len(args)
         return len(self.open) == 1 or self._size >= _FULL or len(self._batch) >= _MANY
 
@@ -117,7 +120,7 @@ class Line:
         if self.link is None or not self._batch:
             return
         items, self._batch, self._size = self._batch, [], 0
-        self._send(b"".join((b"\x92", _HEAD, b"\x91\xdd", len(items).to_bytes(4, "big"), *items)))
+        self._send(b"".join((b"\x92", _HEAD, b"\x92\xdd", len(items).to_bytes(4, "big"), *items, b"\x90")))
 
     def _send(self, message: bytes) -> None:
         if self.link is None:
@@ -167,14 +170,15 @@ class Line:
             self.lost(f"its process{pid} has died")
 
     def _ended(self, e: m.ActorEnd) -> None:
-        if e.number == 0:
+        n = e.name.number
+        if n == 0:
             self.dead = e.error or self._of.error("the actor has ended")
             return
-        state = self.open.get(e.number)
+        state = self.open.get(n)
         if state is not None and e.outputs and e.outputs[0].ref.element:
             state.elements.extend(d._replace(ref=m.Ref(0, 0, d.ref.element - 1)) for d in e.outputs)
             return
-        self.open.pop(e.number, None)
+        self.open.pop(n, None)
         if state is not None and state.end is None:
             outputs = e.outputs
             if len(outputs) > 1:
@@ -189,13 +193,13 @@ class Line:
     def _end_behind(self) -> None:
         if self.dropped and not self.queue and self.link is not None and self.dead is None:
             self.flush()
-            self._send(codec.encode(m.ActorDrop([1], why="no handle of it is left")))
+            self._send(codec.encode(m.ActorDrop(handles=[self.handle], why="no handle of it is left")))
 
     def cancel(self, state: ActorState, why: str) -> None:
         """Ends one call: at once where it has not left, else when its process says so."""
         if state.number:
             self.flush()
-            self._send(codec.encode(m.ActorDrop(calls=[state.number], why=why)))
+            self._send(codec.encode(m.ActorDrop(calls=[m.ActorName(self.handle, state.number)], why=why)))
         elif state.end is None:
             error = m.TaskError(m.CANCELLED, why, task=state.name)
             self._of.calls.ended(state, m.CallEnd(state.ref, error=error))

@@ -17,7 +17,7 @@ import inspect
 import os
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -92,13 +92,13 @@ class ActorHost:
     def __init__(self, worker: Worker, run: Run) -> None:
         self.worker, self.run = worker, run
         self.path = os.path.join(worker.welcome.scratch, "actors.sock")
-        self.open: dict[tuple[DirectLink, int], Job] = {}  # calls that are not answered
+        self.open: dict[tuple[int, int], Job] = {}  # calls that are not answered, by their names
         self.over = ""  # the actor ends, and why
         self.failed: m.TaskError | None = None  # of its constructor
         self.idle = False  # the main thread reads the links
         self.actor: Any = None
         self.runner: Serial | Threads | Loop = Serial(self)
-        self._ending = False  # no handle is left
+        self._lines: dict[int, DirectLink] = {}  # by their handles
         self._class: Any = None
         self._methods: dict[str, Method] = {}
         self._answers: dict[DirectLink, list[bytes]] = {}
@@ -166,11 +166,13 @@ class ActorHost:
             while (received := link.receive()) is not None:
                 number, fields = msgpack.unpackb(received[0], unicode_errors="surrogateescape", strict_map_key=False)[:2]
                 if number == CALLS:
-                    for n, _, class_, method, args in fields[0]:
-                        job = self.open[link, n] = Job(link, n, class_ or method, args, bool(class_))
+                    for name, _, class_, method, args in fields[0]:
+                        self._lines[name[0]] = link
+                        job = Job(link, tuple(name), class_ or method, args, bool(class_))
+                        self.open[job.name] = job
                         self.runner.take(job)
                 elif number == DROP:
-                    self._drop(link, m.ActorDrop(*fields))
+                    self._drop(fields)
                 else:
                     raise LinkError(f"a caller sent message {number}")
             self.watch.look(link)  # the handshake has an answer
@@ -178,22 +180,32 @@ class ActorHost:
                 raise LinkError("the caller has ended the link")
         except (LinkError, ValueError, TypeError) as e:
             self._gone(link)
-            self.over = self.over or f"its creator is gone: {e}"
+            self._perhaps_over(f"its caller is gone: {e}")
 
     def _gone(self, link: DirectLink) -> None:
         self._links.discard(link)
         self._answers.pop(link, None)
+        self._lines = {handle: of for handle, of in self._lines.items() if of is not link}
+        for job in [job for job in self.open.values() if job.link is link]:
+            self.runner.cancel(job, "its caller is gone")
         self.watch.remove(link)
         link.abandon()
 
-    def _drop(self, link: DirectLink, drop: m.ActorDrop) -> None:
-        for n in drop.calls:
-            if (job := self.open.get((link, n))) is not None:
-                self.runner.cancel(job, drop.why)
-        if drop.actors:
-            self._ending = True
-            if not self.open:
-                self.over = self.over or drop.why
+    def _drop(self, fields: Sequence[Any]) -> None:
+        killed, handles, calls, why = fields[:4]
+        for name in calls:
+            if (job := self.open.get(tuple(name))) is not None:
+                self.runner.cancel(job, why)
+        for handle in handles:
+            self._lines.pop(handle, None)
+        if killed:
+            self.over = self.over or f"it was killed: {why}"
+        self._perhaps_over(why)
+
+    def _perhaps_over(self, why: str) -> None:
+        """The actor ends behind the calls of its last line."""
+        if not self._lines and not self.open:
+            self.over = self.over or why
 
     # ---- calls
 
@@ -309,7 +321,7 @@ class ActorHost:
     def tell(self, job: Job, outputs: list[bytes], error: m.TaskError | None) -> None:
         """Queues an answer. The lock is held."""
         if job.link in self._links:
-            self._answers.setdefault(job.link, []).append(_answer(job.number, outputs, error))
+            self._answers.setdefault(job.link, []).append(_answer(job.name, outputs, error))
             self._count += 1
 
     def end(self, job: Job, outputs: list[bytes], error: m.TaskError | None) -> None:
@@ -317,16 +329,18 @@ class ActorHost:
         if os.getpid() != self._process:
             os._exit(1)  # a method has forked, and its child has returned here
         with self.worker.lock:
-            if self.open.pop((job.link, job.number), None) is not None:
+            if self.open.pop(job.name, None) is not None:
                 self.tell(job, outputs, error)
-            if self._ending and not self.open:
-                self.over = self.over or "no handle of it is left"
+            self._perhaps_over("no handle of it is left")
 
     def perhaps_flush(self, took: int) -> None:
         """Sends the answers, unless the next will be there soon."""
         if took > QUICK or self._count >= MANY:
             with self.worker.lock:
                 self.flush()
+        elif self._count and self.worker.naps:
+            self.worker.naps = False
+            self.worker.nudge()  # the next method may take its time
 
     def flush(self) -> None:
         """Sends the answers. The lock is held."""
@@ -343,11 +357,14 @@ class ActorHost:
         """Has the main thread look at what has changed."""
         os.eventfd_write(self.worker.woken, 1)
 
-    def beside(self) -> bool:
-        """Reads and writes while a method runs in the main thread: the helper does it. It tells whether more is to come."""
+    def beside(self) -> bool | None:
+        """Reads and writes while a method runs in the main thread: the helper does it.
+
+        It tells whether it is to be done again soon; None when no method runs.
+        """
         with self.worker.lock:
             if self.idle or self.worker.beside is None:  # or it has ended just now
-                return False
+                return None
             waits = self._count > 0
             self.flush()
             woken = self.worker.woken  # which is for the main thread
@@ -361,7 +378,7 @@ class ActorHost:
             for job in list(self.open.values()):
                 self.end(job, [], dead)
             for link in self._links:
-                self._answers.setdefault(link, []).append(_answer(0, [], dead, 1))
+                self._answers.setdefault(link, []).append(_answer((0, 0), [], dead, 1))
                 self._count += 1
             self.flush()
         until = time.monotonic() + LAST_WORDS
@@ -370,10 +387,10 @@ class ActorHost:
             self.wait(left)
 
 
-def _answer(number: int, outputs: list[bytes], error: m.TaskError | None, actor: int = 0) -> bytes:
+def _answer(name: tuple[int, int], outputs: list[bytes], error: m.TaskError | None, actor: int = 0) -> bytes:
     failed = b"\xc0" if error is None else msgpack.packb(error, unicode_errors=ERRORS)
     head = bytes((0x90 | len(outputs),)) if len(outputs) < 16 else b"\xdc" + len(outputs).to_bytes(2, "big")
-    return b"".join((b"\x94", msgpack.packb(number), msgpack.packb(actor), head, *outputs, failed))
+    return b"".join((b"\x94", msgpack.packb(name), msgpack.packb(actor), head, *outputs, failed))
 
 
 def _packed(name: str, value: Any, element: int) -> bytes:

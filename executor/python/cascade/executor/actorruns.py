@@ -29,10 +29,10 @@ class Exit(BaseException):
 class Job:
     """A call at hand."""
 
-    __slots__ = ("args", "link", "making", "number", "task", "text")
+    __slots__ = ("args", "link", "making", "name", "task", "text")
 
-    def __init__(self, link: DirectLink, number: int, text: str, args: list[Any], making: bool) -> None:
-        self.link, self.number, self.text, self.args, self.making = link, number, text, args, making
+    def __init__(self, link: DirectLink, name: tuple[int, int], text: str, args: list[Any], making: bool) -> None:
+        self.link, self.name, self.text, self.args, self.making = link, name, text, args, making
         self.task: Any = None  # of asyncio
 
 
@@ -122,7 +122,7 @@ class Threads(Serial):
         host, jobs = self.host, self._queues[group]
         with contextlib.suppress(RuntimeError, Stopped), strand(name):
             while (job := jobs.get()) is not None:
-                if (job.link, job.number) in host.open:
+                if job.name in host.open:
                     self.do(job, _directly)
                 with host.worker.lock:
                     self._at_work[group] -= 1

@@ -46,6 +46,7 @@ SAMPLE_EVERY = 25_000_000  # ns between samples of a run's private memory
 QUICK = 100_000  # ns: runs that take less do not delay reports
 LONG = 1_000_000_000  # ns after which a run is no reason to put anything off
 LINGER = 50_000_000  # ns after the last run for which the helper goes on looking
+NAP = 250  # ms after which the helper looks at a run that rests
 IDLE_LEASE = 1000  # ms without work after which the standing lease is returned
 INTERRUPT_EVERY = 100_000_000  # ns between interrupts of a run that does not clean up
 NOT_HERE = (
@@ -71,7 +72,8 @@ class Worker:
         self._waits = False  # the main thread reads the link, and is in no need of the helper
         self._watches = False  # the helper does so
         self.watch = Watch()
-        self.beside: Callable[[], bool] | None = None  # of a run: done while it is at work; whether it is to be done soon again
+        self.beside: Callable[[], bool | None] | None = None  # of a run: done while it is at work; whether soon again, None: it rests
+        self.naps = False  # the helper sleeps for a while, as the run rests
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
         self.current: Run | None = None
@@ -575,17 +577,20 @@ class Worker:
         if now - run.sampled > SAMPLE_EVERY:
             run.sampled = now
             run.peak = max(run.peak, self._usage.private())
-        if (beside := self.beside) is not None and beside():
-            calling = True
+        rests = False
+        if (beside := self.beside) is not None:
+            soon = beside()
+            calling, rests = calling or bool(soon), soon is None
         if self.logs.dirty:
             self.logs.flush()
         if age > LONG:
             self.memory.aside.clear()
         if calling:  # with more calls to come: this costs less than to be woken by each, and by each answer
             return asleep, 2
-        left = 25 if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
+        left = NAP if not run.deadline or run.stopped is not None else (run.deadline - now) // 1_000_000 + 1
         self._watches = self._resting > 0 or not self._waits
-        return awake if self._watches else asleep, max(1, min(25, left))
+        self.naps = rests and run.stopped is None
+        return awake if self._watches else asleep, max(1, min(NAP if self.naps else 25, left))
 
 
 def _clip(text: str) -> str:

@@ -440,26 +440,41 @@ class CallDrop(NamedTuple):
     why: str = ""
 
 
+class ActorName(NamedTuple):
+    """Names a call of an actor: a line of calls, and a number in it from 1 on."""
+
+    handle: int = 0
+    number: int = 0
+
+
 class ActorCall(NamedTuple):
     """A call of a method of an actor, or (class) the making of one."""
 
-    number: int = 0
+    name: ActorName = ActorName()
     actor: int = 0
     class_: str = ""
     method: str = ""
     args: Sequence[Desc] = ()
 
 
+class ActorGot(NamedTuple):
+    """Which answers a caller has: those up to a number."""
+
+    handle: int = 0
+    through: int = 0
+
+
 class ActorCalls(NamedTuple):
     """Makes actors and calls their methods, in order."""
 
     items: Sequence[ActorCall] = ()
+    got: Sequence[ActorGot] = ()
 
 
 class ActorEnd(NamedTuple):
-    """The end of a call of an actor; with number 0 of the actor."""
+    """The end of a call of an actor; without a name of the actor."""
 
-    number: int = 0
+    name: ActorName = ActorName()
     actor: int = 0
     outputs: Sequence[Desc] = ()
     error: TaskError | None = None
@@ -472,11 +487,11 @@ class ActorEnds(NamedTuple):
 
 
 class ActorDrop(NamedTuple):
-    """Ends actors and calls."""
+    """Ends actors at once, lines in which no call follows, and calls."""
 
-    actors: Sequence[int] = ()
-    kill: bool = False
-    calls: Sequence[int] = ()
+    kill: Sequence[int] = ()
+    handles: Sequence[int] = ()
+    calls: Sequence[ActorName] = ()
     why: str = ""
 
 
