@@ -73,7 +73,7 @@ type actorCall struct {
 	state *callState // nil: an actor is made
 	fn    *Func
 	args  []any           // nil once they are in item
-	item  comms.ActorCall // kept until the call is answered: a link that breaks is made again
+	item  comms.ActorCall // kept until the call is answered: it is sent again after a link that breaks
 }
 
 // isActor tells whether a call is of a method of an actor.

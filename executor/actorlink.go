@@ -207,7 +207,7 @@ func (p *actorProcess) address(d *comms.Desc) error {
 	return nil
 }
 
-// dial connects to the process. What it has not answered on a link before is sent once more: it knows calls by their
+// dial connects to the process. Calls that it has not answered on a link before are sent once more: it knows calls by their
 // names, and answers those that it has run from what it keeps.
 func (p *actorProcess) dial() {
 	e := p.of.run.exec

@@ -270,7 +270,7 @@ func (p *process) read(out io.Reader) {
 // kill ends the process and all that it has started.
 func (p *process) kill() {
 	endGroup(p.cmd)
-	for range p.lines { // its reader waits for nobody
+	for range p.lines { // so that its reader ends
 	}
 	<-p.over
 }
@@ -294,7 +294,7 @@ func (p *process) ask(ctx context.Context, r *serveRequest) (a serveAnswer, err 
 		return a, p.crashed()
 	}
 	var line []byte
-	there := false
+	var there bool
 	select {
 	case line, there = <-p.lines:
 	case <-ctx.Done():

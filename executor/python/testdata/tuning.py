@@ -74,7 +74,7 @@ class Steps(tune.Trainable):
 
     def step(self):
         self.n += 1
-        return {"n": self.n * self.x, "done": self.n == 5}
+        return {"n": self.n * self.x, "done": self.n >= 5}
 
     def save_checkpoint(self, checkpoint_dir):
         return {"n": self.n}

@@ -16,33 +16,29 @@ import queue
 import secrets
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgpack
 
 from .. import context
 from ..context import CallFailed, Future, Options, strand
-from ..values import BYTES, MSGPACK, RAW, decode, encode
+from ..values import decode
 from ..wire import codec
 from ..wire import messages as m
 from ..wire.direct import DirectLink, dial
 from ..wire.envelope import LinkError
 from ..wire.text import ERRORS
+from .described import MOST_BYTES, ByCode, described
 from .futures import Called, Element, InputFuture, State
 from .raised import DEAD
 from .targets import Coded, Target
 
-if TYPE_CHECKING:
-    from .calls import Calls
-
 SERVE = "cascade.actors."  # what the process of an actor runs, before the name of its class
 STRAND = (1 << 64) - 1  # of calls of actors
 PROCESSES = STRAND - 1  # of the calls of their processes
-MOST_BYTES = 256 << 20  # of the arguments of a call, and of what it returns
 _FULL, _MANY = 64 << 10, 1000  # bytes and calls of a message that leaves at once
 _HEAD = msgpack.packb(codec.NUMBERS[m.ActorCalls])
-_DATA = tuple(m.Ref())
 
 
 class Method(NamedTuple):
@@ -226,7 +222,8 @@ class Line:
 class ActorCalls:
     """The actors of one run, and what it calls of them."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Any) -> None:
+        """calls are those of the run, calls.Calls."""
         self.calls = calls
         self._worker = calls.host
         self.watch = self._worker.watch
@@ -288,7 +285,7 @@ class ActorCalls:
         """Sends a call, or has it wait for its arguments. The lock is held."""
         if any(isinstance(a, Future) or isinstance(a, (list, tuple)) and any(isinstance(v, Future) for v in a) for a in args):
             if coded is not None:
-                args = [_Code(coded), *args]
+                args = [ByCode(coded), *args]
             pending = Pending(state, text, args, 0)
             for f in _futures(args):
                 self._await(f, line, pending)
@@ -299,10 +296,10 @@ class ActorCalls:
                 return
             args = [_here(a) for a in args]
         elif line.queue:
-            line.queue.append(Pending(state, text, [_Code(coded), *args] if coded is not None else args, 0))
+            line.queue.append(Pending(state, text, [ByCode(coded), *args] if coded is not None else args, 0))
             return
         elif coded is not None:
-            args = [_Code(coded), *args]
+            args = [ByCode(coded), *args]
         self._add(line, state, text, packed(line.name, args))
 
     def _add(self, line: Line, state: ActorState | None, text: bytes, args: bytes) -> None:
@@ -427,12 +424,6 @@ class ActorCalls:
             self._ready.put(None)
 
 
-class _Code(NamedTuple):
-    """The code of a class as an argument."""
-
-    coded: Coded
-
-
 def packed(name: str, args: Sequence[Any]) -> bytes:
     """The arguments of a call as they stand in its message."""
     out = [bytes((0x90 | len(args),)) if len(args) < 16 else b"\xdc" + len(args).to_bytes(2, "big")]
@@ -446,28 +437,12 @@ def packed(name: str, args: Sequence[Any]) -> bytes:
     return b"".join(out)
 
 
-def described(value: Any, element: int = 0) -> tuple[Any, ...]:
-    """A value with its bytes, as the fields of a Desc."""
-    ref = _DATA if element == 0 else (0, 0, element)
-    if value is None or type(value) in (bool, int, float):
-        try:
-            data = msgpack.packb(value)
-            return ref, 0, MSGPACK, "", (), len(data), b"", (m.INLINE, data, 0, 0, 0, "")
-        except OverflowError:
-            pass
-    elif type(value) is _Code:
-        data = value.coded.data
-        return ref, 0, RAW, BYTES, (), len(data), b"", (m.INLINE, data, 0, 0, 0, "")
-    e = encode(value)
-    return ref, 0, e.codec, e.dtype, [int(n) for n in e.shape], e.size, b"", (m.INLINE, e.tobytes(), 0, 0, 0, "")
-
-
 def _futures(args: Sequence[Any]) -> list[Future]:
     found = []
     for a in args:
         if isinstance(a, Future):
             found.append(a)
-        elif isinstance(a, (list, tuple)) and type(a) is not _Code:
+        elif isinstance(a, (list, tuple)) and type(a) is not ByCode:
             found += [v for v in a if isinstance(v, Future)]
     return found
 
@@ -497,6 +472,9 @@ def _text(text: str, named: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _serve_target(name: str) -> Target:
-    from .actorhost import serve
+    return Target(SERVE + name, _serve, ("keeps",))
 
-    return Target(SERVE + name, serve, ("keeps",))
+
+def _serve(keeps: bool) -> Iterator[str]:
+    """Stands for actorhost.serve, which the process of an actor runs."""
+    yield ""

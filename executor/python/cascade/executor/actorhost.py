@@ -29,8 +29,8 @@ from ..wire import messages as m
 from ..wire.direct import DirectLink, Watch, answer, listen
 from ..wire.envelope import LinkError
 from ..wire.text import ERRORS
-from .actorcalls import MOST_BYTES, described
 from .actorruns import Exit, Job, Loop, Serial, Threads
+from .described import MOST_BYTES, described
 from .functions import SetupError, refuse_lazy, resolve, split
 from .outcome import KindError, failure
 from .queue import Run

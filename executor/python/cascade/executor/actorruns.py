@@ -9,15 +9,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..context import strand
 from ..wire import messages as m
 from ..wire.direct import DirectLink
 from .queue import Stopped
-
-if TYPE_CHECKING:
-    from .actorhost import ActorHost
 
 ASYNC = 1000  # coroutines beside each other, if the class says nothing else
 
@@ -39,7 +36,7 @@ class Job:
 class Serial:
     """Runs calls one after another, in the main thread."""
 
-    def __init__(self, host: ActorHost) -> None:
+    def __init__(self, host: Any) -> None:
         self.host = host
         self.jobs: deque[Job] = deque()
 
@@ -99,7 +96,7 @@ class Serial:
 class Threads(Serial):
     """Runs calls beside each other, in threads of the groups of methods."""
 
-    def __init__(self, host: ActorHost, most: int, groups: dict[str, int]) -> None:
+    def __init__(self, host: Any, most: int, groups: dict[str, int]) -> None:
         super().__init__(host)
         self._most = {"": max(most, 1), **groups}
         self._queues: dict[str, queue.SimpleQueue[Job | None]] = {g: queue.SimpleQueue() for g in self._most}
@@ -146,7 +143,7 @@ class Threads(Serial):
 class Loop(Serial):
     """Runs calls beside each other, in a loop of asyncio."""
 
-    def __init__(self, host: ActorHost, most: int, groups: dict[str, int]) -> None:
+    def __init__(self, host: Any, most: int, groups: dict[str, int]) -> None:
         super().__init__(host)
         self.loop = asyncio.new_event_loop()
         self._groups = {name: asyncio.Semaphore(n) for name, n in {"": most or ASYNC, **groups}.items()}

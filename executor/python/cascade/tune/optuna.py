@@ -77,7 +77,7 @@ class OptunaSearch(Searcher):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Reports a value of the trial."""
-        value = result.get(self.metric)
+        value = result.get(self.metric or "")
         if trial_id in self._trials and _finite(value):
             self._trials[trial_id].report(float(value), int(result["training_iteration"]))  # type: ignore[arg-type]
 
@@ -88,7 +88,7 @@ class OptunaSearch(Searcher):
         trial = self._trials.pop(trial_id, None)
         if trial is None:
             return
-        value = (result or {}).get(self.metric)
+        value = (result or {}).get(self.metric or "")
         if error or not _finite(value):
             self._study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         elif self.stopped:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
 FINISHED = "FINISHED"  # what a searcher suggests that has no more
 
 

@@ -38,7 +38,7 @@ def answer(searcher: Searcher, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serves on standard input and output. What the searcher prints goes to searcher.log in the experiment's folder."""
+    """Serves on standard input and output. The searcher's prints go to searcher.log in the experiment's folder."""
     experiment = sys.argv[1]
     with open(os.path.join(experiment, "searcher.pickle"), "rb") as f:
         made = pickle.load(f)

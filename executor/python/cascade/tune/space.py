@@ -172,7 +172,8 @@ def restored(config: Mapping[str, Any], kept: list[Any], trial: int) -> dict[str
             place[key] = function(made) if _takes_one(function) else function()
     finally:
         random.setstate(before)
-    return _plain(made)
+    plain: dict[str, Any] = _plain(made)
+    return plain
 
 
 def _plain(x: Any) -> Any:
