@@ -244,13 +244,14 @@ func parent(config core.Values, path string) (map[string]any, string) {
 	return in, parts[len(parts)-1]
 }
 
-// Choose returns the trial that has trained least: those that wait take turns.
+// Choose returns the trial that has trained least, of equal ones the one that has run least often: those that wait take
+// turns, also when some only take over others time and again.
 func (s *PBT) Choose(b *core.Board) (best *core.Trial, _ bool) {
 	for _, t := range b.Trials() {
 		if t.Phase != core.Queued && t.Phase != core.Waiting {
 			continue
 		}
-		if best == nil || s.of[t.ID].trained < s.of[best.ID].trained {
+		if best == nil || s.of[t.ID].trained < s.of[best.ID].trained || s.of[t.ID].trained == s.of[best.ID].trained && t.Attempt < best.Attempt {
 			best = t
 		}
 	}
