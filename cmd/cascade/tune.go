@@ -112,7 +112,7 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 	g, err := x.Wait()
 	if err != nil {
 		if ctx.Err() != nil { // interrupted
-			a.note("go on with: cascade tune resume %s", x.Folder())
+			a.note("go on with: %s", a.hint("tune", "resume", x.Folder()))
 		}
 		return err
 	}
