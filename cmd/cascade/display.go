@@ -120,6 +120,9 @@ func (d *display) up() string {
 
 // terminalSize is the size of a terminal; of what is none that of an old one.
 func terminalSize(w io.Writer) (width, height int) {
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
 	if f, ok := w.(*os.File); ok {
 		if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
 			return width, height

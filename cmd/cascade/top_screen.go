@@ -231,7 +231,12 @@ func (m *topModel) lines() (lines []string) {
 func (a *app) topScreen(ctx context.Context, s *topSource) error {
 	m := &topModel{a: a, ask: func(of comms.JobID, page bool) topShot { return s.shot(ctx, of, page) },
 		act: func(do topAction, of comms.JobID) error { return do.do(ctx, s.client.Job(of)) }}
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(a.raw.out), tea.WithEnvironment(a.environ), tea.WithoutSignalHandler())
+	to := a.raw.out // the library asks the file for its size
+	if o, ok := to.(*output); ok {
+		to = o.Writer
+	}
+	width, height := terminalSize(to)
+	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(to), tea.WithWindowSize(width, height), tea.WithEnvironment(a.environ), tea.WithoutSignalHandler())
 	if _, err := p.Run(); err != nil && ctx.Err() == nil && !errors.Is(err, tea.ErrInterrupted) {
 		return fmt.Errorf("show the screen: %w", err)
 	}

@@ -100,10 +100,20 @@ func TestTopEnds(t *testing.T) {
 	h := newHost(t)
 	h.write("job.yaml", "job: one\ntasks: {a: {command: \"true\"}}\n")
 	h.start("", "run", "job.yaml").wait()
-	c := h.prepare("q", "top")
+	c := h.prepare("", "top")
+	keys, press := io.Pipe()
+	c.app.in = keys
 	c.app.terminal = func(io.Writer) bool { return true }
 	c.app.environ = append(c.app.environ, "TERM=xterm")
-	c.run().wait()
+	c.run()
+	await(t, &c.out, "no job runs") // a frame is shown
+	if _, err := press.Write([]byte("q")); err != nil {
+		t.Fatal(err)
+	}
+	c.wait()
+	if err := press.Close(); err != nil { // its reader ends
+		t.Error(err)
+	}
 	text := c.out.String()
 	on, off := strings.Index(text, "\x1b[?1049h"), strings.LastIndex(text, "\x1b[?1049l")
 	if on < 0 || off < on {

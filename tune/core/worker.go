@@ -47,8 +47,9 @@ func (c *Core) worker(t *Trial, e *Event) {
 	case Reported:
 		if t.Phase == Placing {
 			c.set(t, Running, Stepping)
-			t.CanSave = e.CanSave
+			t.CanSave = false
 		}
+		t.CanSave = t.CanSave || e.CanSave // the first batch may come before the object is made
 		c.reported(t, e)
 	case Saved:
 		c.saved(t, e)

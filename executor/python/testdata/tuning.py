@@ -57,6 +57,23 @@ def raises(config):
     raise ValueError("no data")
 
 
+def forks(config):
+    child = os.fork()
+    if child == 0:
+        try:
+            tune.report({"n": -1})
+        except RuntimeError:
+            os._exit(3)
+        return
+    tune.report({"n": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])})
+    if os.fork() == 0:
+        return  # and does not serve the next trial
+    try:
+        input()
+    except EOFError:
+        tune.report({"n": 4})
+
+
 def leaves(config):
     os._exit(7)
 
@@ -125,11 +142,12 @@ def main():
     print("yields", [r.metrics["n"] for r in search("yields", yields, {"x": tune.grid_search([1, 2])}, "n")])
     grid = search("raises", raises, {}, "n", run={"failure_config": tune.FailureConfig(max_failures=1)})
     print("raises", grid.num_errors, grid[0].status, grid[0].metrics["n"], str(grid.errors[0]).strip().splitlines()[-1])
+    print("forks", [r.metrics["n"] for r in search("forks", forks, {"x": tune.grid_search([1, 2, 3])}, "n")])
     print("leaves", str(search("leaves", leaves, {}).errors[0]).partition(": ")[2].strip())
     print("stop", [r.metrics["n"] for r in search("forever", forever, {"x": tune.grid_search([1, 2])}, "n", run={"stop": {"n": 4}})])
     grid = search("classes", Steps, {"x": tune.grid_search([1, 2, 3])}, "n", run={"checkpoint_config": tune.CheckpointConfig(num_to_keep=2, checkpoint_frequency=2)})
     best = grid.get_best_result()
-    print("classes", [r.metrics["n"] for r in grid], best.config, len(best.best_checkpoints), grid.get_best_result(mode="min", scope="all").config)
+    print("classes", [r.metrics["n"] for r in grid], best.config, [len(r.best_checkpoints) for r in grid], grid.get_best_result(mode="min", scope="all").config)
     pbt = PopulationBasedTraining(time_attr="training_iteration", perturbation_interval=2, hyperparam_mutations={"x": tune.uniform(0, 1)})
     print("pbt", search("pbt", Steps, {"x": tune.uniform(0, 1)}, "n", samples=4, scheduler=pbt).num_terminated)
     grid = search("searcher", yields, {}, "n", samples=-1, search_alg=ConcurrencyLimiter(Countdown(), 1))

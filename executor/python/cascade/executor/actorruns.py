@@ -195,10 +195,12 @@ class Loop(Serial):
         host = self.host
         method = host.method(job.text)
         if not (method.coroutine or method.many):
-            return host.perform(job, method)
+            performed: list[bytes] = host.perform(job, method)
+            return performed
         given, named = host.arguments(job, method.said.named, method.wants)
         if not method.many:
-            return host.outputs(method, await method.call(*given, **named))
+            outputs: list[bytes] = host.outputs(method, await method.call(*given, **named))
+            return outputs
         n = 0
         async for one in method.call(*given, **named):
             n += 1

@@ -192,18 +192,25 @@ class Tuner:
         quiet = self._run.verbose == 0
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (_package(), os.environ.get("PYTHONPATH", ""))))}
         child = subprocess.Popen([cascade, "tune", *arguments, *(["--quiet"] if quiet else [])], env=env, stdout=subprocess.PIPE if quiet else None,
-                                 stderr=subprocess.PIPE if quiet else None, text=True)  # fmt: skip
-        said = ""
-        while True:
-            try:
-                _, said = child.communicate()
-                break
-            except KeyboardInterrupt:
-                child.send_signal(signal.SIGINT)
-                child.wait()
-                raise
+                                 stderr=subprocess.PIPE if quiet else None, text=True, preexec_fn=_ends_with_program)  # fmt: skip
+        try:
+            _, said = child.communicate()
+        except BaseException:  # Ctrl-C, or what a handler of the program's raised: trials end in order
+            child.send_signal(signal.SIGINT)
+            child.wait()
+            raise
+        if child.returncode == 4:
+            raise KeyboardInterrupt
         if child.returncode not in (0, 1):  # 1: trials have failed
             raise TuneError(f"cascade tune {arguments[0]} ended with exit code {child.returncode}{': ' + said.strip() if said else ''}")
+
+
+def _ends_with_program() -> None:
+    """Has the runner be interrupted when the program dies (PR_SET_PDEATHSIG), however that ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGINT)
 
 
 def _package() -> str:

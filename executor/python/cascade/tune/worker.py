@@ -37,6 +37,7 @@ class Worker:
         sys.path[:0] = [p for p in made["path"] if p not in sys.path]
         self._requests, self._answers = requests, answers
         self._object: Trainable | None = None
+        self._process = os.getpid()
 
     def serve(self) -> None:
         """Serves until there are no more requests."""
@@ -45,6 +46,8 @@ class Worker:
                 answer = self._do(json.loads(line))
             except Exception:
                 answer = {"error": traceback.format_exc()}
+            if os.getpid() != self._process:  # the trainable has forked, and this is its child
+                os._exit(0)
             self._send(answer)
 
     def _send(self, answer: Mapping[str, Any]) -> None:
@@ -130,6 +133,8 @@ class Worker:
 
     def _report(self, message: dict[str, Any]) -> None:
         """Sends a report, and waits until the training may go on."""
+        if os.getpid() != self._process:
+            raise RuntimeError("tune.report: this process was forked from that of the trial, which alone reports")
         self._send(message)
         line = self._requests.readline()
         if not line or "stop" in json.loads(line):
@@ -147,9 +152,12 @@ def _metrics(value: Any) -> Any:
 
 def main() -> None:
     """Serves on standard input and output."""
-    answers = os.fdopen(os.dup(1), "wb")
+    answers, requests = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
     os.dup2(2, 1)
-    Worker(sys.argv[1], os.fdopen(os.dup(0), "rb"), answers).serve()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # input() in a trainable is at the end of the file
+    os.close(nothing)
+    Worker(sys.argv[1], requests, answers).serve()
 
 
 if __name__ == "__main__":
