@@ -34,6 +34,7 @@ type topModel struct {
 	a             *app
 	ask           func(of comms.JobID, page bool) topShot
 	act           func(do topAction, of comms.JobID) error
+	over          <-chan struct{} // top has ended
 	width, height int
 
 	shot   topShot
@@ -52,6 +53,17 @@ type (
 	}
 )
 
+// tick is the next moment, unless top ends before.
+func (m *topModel) tick() tea.Msg {
+	next := time.NewTimer(topEvery)
+	defer next.Stop()
+	select {
+	case <-next.C:
+	case <-m.over:
+	}
+	return topTick{}
+}
+
 func (m *topModel) fetch() tea.Cmd {
 	of, page := m.chosen, m.page
 	return func() tea.Msg { return m.ask(of, page) }
@@ -67,7 +79,7 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 	case topShot:
 		m.take(msg)
-		return m, tea.Tick(topEvery, func(time.Time) tea.Msg { return topTick{} })
+		return m, m.tick
 	case topTick:
 		return m, m.fetch()
 	case topDone:
@@ -231,6 +243,9 @@ func (m *topModel) lines() (lines []string) {
 func (a *app) topScreen(ctx context.Context, s *topSource) error {
 	m := &topModel{a: a, ask: func(of comms.JobID, page bool) topShot { return s.shot(ctx, of, page) },
 		act: func(do topAction, of comms.JobID) error { return do.do(ctx, s.client.Job(of)) }}
+	over := make(chan struct{})
+	m.over = over
+	defer close(over)
 	to := a.raw.out // the library asks the file for its size
 	if o, ok := to.(*output); ok {
 		to = o.Writer

@@ -95,25 +95,28 @@ func TestTopScreen(t *testing.T) {
 	}
 }
 
+// after is a reader that is empty, which is known when a channel is closed.
+type after <-chan struct{}
+
+func (a after) Read([]byte) (int, error) {
+	<-a
+	return 0, io.EOF
+}
+
 // On a terminal top runs until q; the terminal is left as it was.
 func TestTopEnds(t *testing.T) {
 	h := newHost(t)
 	h.write("job.yaml", "job: one\ntasks: {a: {command: \"true\"}}\n")
 	h.start("", "run", "job.yaml").wait()
 	c := h.prepare("", "top")
-	keys, press := io.Pipe()
-	c.app.in = keys
+	shown := make(chan struct{})
+	c.app.in = io.MultiReader(after(shown), strings.NewReader("q"))
 	c.app.terminal = func(io.Writer) bool { return true }
 	c.app.environ = append(c.app.environ, "TERM=xterm")
 	c.run()
 	await(t, &c.out, "no job runs") // a frame is shown
-	if _, err := press.Write([]byte("q")); err != nil {
-		t.Fatal(err)
-	}
+	close(shown)
 	c.wait()
-	if err := press.Close(); err != nil { // its reader ends
-		t.Error(err)
-	}
 	text := c.out.String()
 	on, off := strings.Index(text, "\x1b[?1049h"), strings.LastIndex(text, "\x1b[?1049l")
 	if on < 0 || off < on {
