@@ -19,6 +19,15 @@ func TestPythonActors(t *testing.T) {
 	same(t, "testdata/actors.golden", prints(t, "testdata", env, python, "actors.py", programs(t), t.TempDir()))
 }
 
+// The helper of an actor's process takes calls, and the end, at each moment at which the main thread is about to wait.
+func TestActorNaps(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	if out, want := prints(t, "testdata", env, python, "naps.py"), "1001 orders end with 11\n"; out != want {
+		t.Errorf("printed %s, want %s", out, want)
+	}
+}
+
 // An actor ends when its process dies, when it is killed, with its last handle, its caller, the program and the agent; each
 // says so to all calls that have not ended. A method that never returns, and 10,000 calls behind others, hold nothing.
 func TestPythonActorsEnd(t *testing.T) {

@@ -4,6 +4,7 @@ package python_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade/agent/runtimeenv"
 	"github.com/cascade-run/cascade/cascadetest"
@@ -331,16 +333,25 @@ func TestPackageReadme(t *testing.T) {
 // prints runs a program in a folder and returns its standard output.
 func prints(t *testing.T, dir string, env []string, path string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), path, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Env = dir, append(env, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.WaitDelay = 5 * time.Second // its children may hold what it prints to
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
+	if ctx.Err() != nil && t.Context().Err() == nil {
+		t.Fatalf("%s has not ended within %v; it has printed\n%s%s", path, hangs, out, errs.String())
+	}
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs.String())
 	}
 	return string(out)
 }
+
+// hangs is the time after which a program is said to hang, far longer than any takes.
+const hangs = 4 * time.Minute
 
 // programs builds the daemons.
 func programs(t *testing.T) string {

@@ -137,9 +137,14 @@ class ActorHost:
 
     # ---- links
 
-    def wait(self, seconds: float | None = None) -> None:
-        """Waits for calls, and takes them; for the main thread."""
+    def wait(self, unless: Callable[[], Any], seconds: float | None = None) -> None:
+        """Waits for calls, and takes them; for the main thread.
+
+        It does not wait when something is so: the helper may have taken it since the main thread looked.
+        """
         with self.worker.lock:
+            if unless():
+                return
             self.flush()
             self.idle = True
         ready = self.watch.wait(seconds)
@@ -382,9 +387,12 @@ class ActorHost:
                 self._count += 1
             self.flush()
         until = time.monotonic() + LAST_WORDS
-        while any(link.waits for link in self._links) and (left := until - time.monotonic()) > 0:
+        while not self._all_left() and (left := until - time.monotonic()) > 0:
             self.worker.check(self.run)
-            self.wait(left)
+            self.wait(self._all_left, left)
+
+    def _all_left(self) -> bool:
+        return not any(link.waits for link in self._links)
 
 
 def _answer(name: tuple[int, int], outputs: list[bytes], error: m.TaskError | None, actor: int = 0) -> bytes:

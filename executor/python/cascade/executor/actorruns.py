@@ -58,7 +58,7 @@ class Serial:
             with host.worker.lock:
                 job = self.jobs.popleft() if self.jobs else None
             if job is None:
-                host.wait()
+                host.wait(lambda: self.jobs or host.over)
                 continue
             began = time.perf_counter_ns()
             self.do(job, host.worker.inside)
@@ -128,9 +128,10 @@ class Threads(Serial):
                     host.wake()
 
     def run(self) -> None:
-        while not self.host.over:
-            self.host.worker.check(self.host.run)
-            self.host.wait()
+        host = self.host
+        while not host.over:
+            host.worker.check(host.run)
+            host.wait(lambda: host.over)
 
     def stop(self) -> None:
         for group, jobs in self._queues.items():
