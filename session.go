@@ -150,19 +150,37 @@ func (c *Client) near(ctx context.Context) (*comms.AgentRow, error) {
 // endTime bounds the requests by which the job of a session ends that did not open, or is lost.
 const endTime = 10 * time.Second
 
-// unopened ends the job of a session that did not open, and finds out why.
+// unopened ends the job of a session that did not open, and finds out why. A session that
+// the agent has ended is not cancelled while the agent's reason may be on its way to the
+// controller: a job that is cancelled has no other reason.
 func (j *Job) unopened(agent string, cause error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), endTime)
-	defer cancel()
-	cause = fmt.Errorf("attach to agent %s: %w", agent, cause)
-	if err := j.Cancel(ctx, "its program could not be attached"); err != nil && !errors.Is(err, ErrConflict) {
-		return errors.Join(cause, err)
+	failed := (*JobError)(nil)
+	if errors.Is(cause, executor.ErrSessionNotBegun) {
+		failed = j.reason()
 	}
-	var failed *JobError
-	if _, err := j.Wait(ctx); errors.As(err, &failed) && failed.Cause != nil {
+	cause = fmt.Errorf("attach to agent %s: %w", agent, cause)
+	if failed == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), endTime)
+		defer cancel()
+		if err := j.Cancel(ctx, "its program could not be attached"); err != nil && !errors.Is(err, ErrConflict) {
+			return errors.Join(cause, err)
+		}
+		failed = j.reason()
+	}
+	if failed != nil && failed.Cause != nil {
 		return fmt.Errorf("%w: %w", cause, failed)
 	}
 	return cause
+}
+
+// reason waits for the end of the job of a session, and returns how it failed; nil when it has not.
+func (j *Job) reason() *JobError {
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	_, err := j.Wait(ctx)
+	failed := (*JobError)(nil)
+	errors.As(err, &failed)
+	return failed
 }
 
 // accompany ends the job of a session that is lost: its agent may never be able to.

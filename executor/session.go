@@ -24,6 +24,8 @@ var (
 	ErrSessionLost = errors.New("the session is lost")
 	// ErrSessionClosed says that the program has closed the session.
 	ErrSessionClosed = errors.New("the session is closed")
+	// ErrSessionNotBegun says that the agent has ended a session whose task had not begun.
+	ErrSessionNotBegun = errors.New("the session has ended before its task began")
 )
 
 // SessionConfig is what a program needs to run the task of a session.
@@ -96,7 +98,7 @@ func (s *Session) run(link *comms.Link) {
 	case <-s.begun:
 		s.err = s.why()
 	default:
-		s.err = errors.New("the session has ended before its task began")
+		s.err = ErrSessionNotBegun
 	}
 	if err := link.Close(); err != nil && s.err == nil {
 		s.err = fmt.Errorf("%w: %w", ErrSessionLost, err)

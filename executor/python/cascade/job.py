@@ -185,6 +185,13 @@ class Job:
         show.end()
         _raise(last)
 
+    def fails(self, seconds: float) -> None:
+        """Raises why the job has failed or was cancelled, if it has or does within so many seconds."""
+        last = m.Progress()
+        for last in self._follow(_SHOWN, None, until=time.monotonic() + seconds):
+            pass
+        _raise(last)
+
     def reused(self) -> Reused:
         """What the job took over from an earlier one, and why its other tasks run. It waits until that is decided."""
         for p in self._follow(_DECIDED, None):

@@ -128,6 +128,7 @@ class Session:
             self._poll.poll(200)
             self.pump()
             if self._why is not None:
+                self._job.fails(_ENDS)  # the agent's reason may be on its way to the controller
                 raise SessionLost(f"the session was refused: {self._why}")
             if self.current is None and time.monotonic() - looked > builds.wait:
                 looked = time.monotonic()

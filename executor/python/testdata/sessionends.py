@@ -96,4 +96,5 @@ if __name__ == "__main__":
     cancelled(sys.argv[2])
     killed(sys.argv[2])
     print("refused", tried(lambda: cascade.init("/none")))
+    print("environment", tried(lambda: cascade.init(cpu=2, env={"CASCADE_X": "x"})))
     double.remote(1)  # the session ends with the program
