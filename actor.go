@@ -3,6 +3,7 @@ package cascade
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/cascade-run/cascade/executor"
 )
@@ -27,8 +28,8 @@ var ErrActorDead = executor.ErrActorDead
 // fail with ErrActorDead.
 func ExitActor(ctx context.Context) error { return executor.ExitActor(ctx) }
 
-// ActorOption is what the making of an actor may say besides its arguments: CPU, Memory, GPU and Resource, In, and
-// OwnProcess.
+// ActorOption is what the making of an actor may say besides its arguments: CPU, Memory, GPU and Resource, In, OwnProcess,
+// Restarts, SaveEvery, AtLeastOnce and ExactlyOnce.
 type ActorOption interface{ actor(*executor.ActorOptions) }
 
 type actorOption func(*executor.ActorOptions)
@@ -37,6 +38,47 @@ func (set actorOption) actor(o *executor.ActorOptions) { set(o) }
 
 // OwnProcess keeps an actor apart from others: a crash of one does not end the other.
 func OwnProcess() ActorOption { return actorOption(func(o *executor.ActorOptions) { o.Own = true }) }
+
+// Restarts has an actor restarted whose process dies, n times at most: its constructor runs again, with the same arguments,
+// and its state is restored if it was saved (SaveEvery). Calls that were open fail with ErrActorRestarted; those that
+// follow go to the actor that was restarted. Without Restarts, AtLeastOnce and ExactlyOnce an actor ends with its process.
+func Restarts(n int) ActorOption {
+	return actorOption(func(o *executor.ActorOptions) {
+		if n < 1 {
+			o.Err = errors.Join(o.Err, fmt.Errorf("Restarts(%d): want 1 or more", n))
+		}
+		o.Life.Restarts = n
+	})
+}
+
+// SaveEvery has the state of an actor saved behind every n-th call, or more often if their arguments are large. *T has
+// MarshalBinary and UnmarshalBinary, which return and take it. A restart without SaveEvery begins with what the
+// constructor makes.
+func SaveEvery(n int) ActorOption {
+	return actorOption(func(o *executor.ActorOptions) {
+		if n < 1 {
+			o.Err = errors.Join(o.Err, fmt.Errorf("SaveEvery(%d): want 1 or more", n))
+		}
+		o.Life.Every = n
+	})
+}
+
+// AtLeastOnce has calls that were open run again when their actor is restarted. A call that had run may so run twice;
+// those that were answered since the state was saved are not repeated. It implies Restarts(3).
+func AtLeastOnce() ActorOption {
+	return actorOption(func(o *executor.ActorOptions) { o.Life.Delivery = executor.AtLeastOnce })
+}
+
+// ExactlyOnce has an actor that is restarted be as if its process had not died: its state is restored, the calls since
+// then run again in their order, and each call is answered once. So what a method does depends on the actor's state and its
+// arguments alone: it makes no calls, and reads no clock and no random numbers. An effect outside the actor,
+// such as a file that it writes, may happen twice. It implies Restarts(3) and SaveEvery(100).
+func ExactlyOnce() ActorOption {
+	return actorOption(func(o *executor.ActorOptions) { o.Life.Delivery = executor.ExactlyOnce })
+}
+
+// ErrActorRestarted is in the chain of errors of calls that were open when their actor was restarted: they may have run.
+var ErrActorRestarted = executor.ErrActorRestarted
 
 func (set TaskOption) actor(o *executor.ActorOptions) {
 	var call executor.CallOptions

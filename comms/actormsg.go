@@ -20,12 +20,23 @@ type ActorName struct {
 
 // ActorCall is one call of a method, or (Class) the making of an actor.
 type ActorCall struct {
-	Name   ActorName // by which its end refers to it
-	Actor  uint64    // which actor of the process; numbered by the task that has called the process
-	Class  string    // registered name: the actor is made; "" calls a method
-	Method string    // registered name; "" with Class
-	Args   []Desc    // in the order of the Go parameters, each in the message
+	Name   ActorName  // by which its end refers to it
+	Actor  uint64     // which actor of the process; numbered by the task that has called the process
+	Class  string     // registered name: the actor is made; "" calls a method
+	Method string     // registered name; "" with Class
+	Args   []Desc     // in the order of the Go parameters, each in the message
+	Life   *ActorLife // with Class, of an actor that may be restarted
 }
+
+// ActorLife is how an actor lives that may be restarted. One that was has a Number behind which its calls follow.
+type ActorLife struct {
+	Every uint64      // so many calls: then its state is saved; 0: it is not
+	Alone bool        // its methods make no calls: they may run again
+	State *ActorState // from which it goes on; nil: from its constructor
+}
+
+// ActorState is the state of an actor as its class has saved it.
+type ActorState struct{ Bytes []byte }
 
 // ActorGot says which answers a caller has.
 type ActorGot struct {
@@ -41,10 +52,11 @@ type ActorEnds struct {
 // ActorEnd is the end of a call; of the item that makes an actor, when its constructor has returned;
 // or (no Name) of the actor.
 type ActorEnd struct {
-	Name    ActorName  // of the call; zero: the actor has ended
-	Actor   uint64     // without a Name: which
-	Outputs []Desc     // what the method returned, in the message
-	Error   *TaskError // it did not end well; of an actor: why it has ended
+	Name    ActorName   // of the call; zero: the actor has ended
+	Actor   uint64      // without a Name: which
+	Outputs []Desc      // what the method returned, in the message
+	Error   *TaskError  // it did not end well; of an actor: why it has ended
+	State   *ActorState // of the actor behind the call, where it was to be saved
 }
 
 // ActorDrop ends actors, lines and calls.
@@ -91,6 +103,9 @@ func (it *ActorCall) Size() int {
 	for i := range it.Args {
 		n += 64 + len(it.Args[i].Place.Bytes)
 	}
+	if it.Life != nil {
+		n += 8 + it.Life.State.size()
+	}
 	return n
 }
 
@@ -102,13 +117,33 @@ func (n *ActorName) code(c *Coder) {
 }
 
 func (it *ActorCall) code(c *Coder) {
-	c.Struct(5, func(c *Coder) {
+	c.Struct(6, func(c *Coder) {
 		it.Name.code(c)
 		Uint(c, &it.Actor)
 		String(c, &it.Class)
 		String(c, &it.Method)
 		Slice(c, &it.Args, func(c *Coder, d *Desc) { d.code(c) })
+		Pointer(c, &it.Life, func(c *Coder, l *ActorLife) { l.code(c) })
 	})
+}
+
+func (l *ActorLife) code(c *Coder) {
+	c.Struct(3, func(c *Coder) {
+		Uint(c, &l.Every)
+		c.Bool(&l.Alone)
+		Pointer(c, &l.State, func(c *Coder, s *ActorState) { s.code(c) })
+	})
+}
+
+func (s *ActorState) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { c.Bytes(&s.Bytes) })
+}
+
+func (s *ActorState) size() int {
+	if s == nil {
+		return 0
+	}
+	return 8 + len(s.Bytes)
 }
 
 func (m *ActorEnds) code(c *Coder) {
@@ -135,15 +170,16 @@ func (e *ActorEnd) Size() int {
 	if e.Error != nil {
 		n += 512 + len(e.Error.Message) + len(e.Error.Stack) + len(e.Error.LogTail)
 	}
-	return n
+	return n + e.State.size()
 }
 
 func (e *ActorEnd) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		e.Name.code(c)
 		Uint(c, &e.Actor)
 		Slice(c, &e.Outputs, func(c *Coder, d *Desc) { d.code(c) })
 		Pointer(c, &e.Error, func(c *Coder, t *TaskError) { t.code(c) })
+		Pointer(c, &e.State, func(c *Coder, s *ActorState) { s.code(c) })
 	})
 }
 

@@ -163,11 +163,12 @@ type TaskError struct {
 	Function string     // that a called task runs; "" of other tasks, whose name says enough
 }
 
-// Codes that stand for a kind of error in the chain of another, and for the end of an actor.
+// Codes that stand for a kind of error in the chain of another, and for what becomes of an actor.
 const (
-	CodeCancelled = "cascade.cancelled"
-	CodeTimeout   = "cascade.timeout"
-	CodeActorDead = "cascade.actor-dead"
+	CodeCancelled      = "cascade.cancelled"
+	CodeTimeout        = "cascade.timeout"
+	CodeActorDead      = "cascade.actor-dead"
+	CodeActorRestarted = "cascade.actor-restarted"
 )
 
 // AllCodes returns the registered codes, and that of the kind, if it has one.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type ActorOptions struct {
 	Resources   dag.Resources // any: a process of its own, which has them as long as the actor lives
 	Own         bool          // a process of its own
 	Environment string        // of the job or session in which its class is; "" is the caller's own
+	Life        ActorLife     // when its process dies
 	Err         error         // an option that does not fit
 }
 
@@ -62,6 +64,7 @@ type actorState struct {
 	open   seqmap.Map[*actorCall] // that are not answered
 	left   bool                   // no handle is left
 	dead   *comms.TaskError       // it has ended, and why
+	lives  actorLives             // when its process dies
 
 	mu      sync.Mutex
 	waiting []*actorCall // the first has an argument that is not there yet; oldest first
@@ -84,8 +87,11 @@ var actorStrand = strandID(0, ActorsFunction)
 
 // Spawn makes an actor and returns a handle of it at once. An error of the constructor is that of each of its calls.
 func (c *Class) Spawn(ctx context.Context, o ActorOptions, args ...any) *Actor {
-	r, _ := ctx.Value(taskKey{}).(*run)
-	err := o.Err
+	r, err := callerOf(ctx)
+	err = cmp.Or(o.Err, err)
+	if err == nil {
+		err = c.plan(&o.Life)
+	}
 	if err == nil {
 		err = c.callable(args)
 	}
@@ -146,7 +152,10 @@ func (m *Method) Go(ctx context.Context, a *Actor, args ...any) *Call {
 	case a.local != nil:
 		return m.inPlace(ctx, a.local, args)
 	default:
-		r, _ := ctx.Value(taskKey{}).(*run)
+		var r *run
+		if r, err = callerOf(ctx); err != nil {
+			break
+		}
 		if of := a.state.proc.of.run; r != of {
 			err = errors.New("the context is not that of the task or session that has made the actor: use that one; a handle cannot be used in another task")
 			break
@@ -217,7 +226,7 @@ func (r *run) spawn(c *Class, o ActorOptions, args []any) (*Actor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := p.newActor(c.Name)
+	s := p.newActor(c.Name, o.Life)
 	s.make(&actorCall{actor: s, fn: c.Func, args: args, item: comms.ActorCall{Actor: s.id, Class: c.Name}})
 	a := &Actor{class: c, state: s}
 	runtime.AddCleanup(a, (*actorState).drop, s)

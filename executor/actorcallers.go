@@ -156,16 +156,16 @@ func (h *actorHost) lineOf(l *callerLink, it *comms.ActorCall) (*actorLine, erro
 		return nil, fmt.Errorf("%w: a call without a handle", ErrProtocol)
 	case it.Class != "" && a != nil:
 		return nil, fmt.Errorf("%w: actor %d is made a second time", ErrProtocol, it.Actor)
-	case it.Class != "" && it.Name.Number == 1:
+	case it.Class != "":
 		a = h.newActor(it)
 	}
-	if a == nil || it.Name.Number != 1 {
+	if a == nil || it.Name.Number != 1 && it.Class == "" {
 		l.add(comms.ActorEnd{Name: it.Name, Error: &comms.TaskError{Kind: comms.ErrorTask, Codes: []string{comms.CodeActorDead}, Agent: h.exec.welcome.Agent, Task: ActorsFunction,
 			Message: fmt.Sprintf("the actor has ended, or has lost its caller for more than %v", lineGrace)}})
 		l.arm()
 		return nil, nil
 	}
-	line := &actorLine{handle: it.Name.Handle, actor: a, next: 1}
+	line := &actorLine{handle: it.Name.Handle, actor: a, next: it.Name.Number, got: it.Name.Number - 1}
 	h.lines[line.handle] = line
 	a.mu.Lock()
 	if a.lines[line] = struct{}{}; a.maker == nil {
@@ -182,6 +182,9 @@ func (h *actorHost) newActor(it *comms.ActorCall) *hostedActor {
 	if a.class == nil {
 		a.dead = &comms.TaskError{Kind: comms.ErrorSetup, Agent: h.exec.welcome.Agent, Task: a.name,
 			Message: fmt.Sprintf("actor %q is not registered in the program that was to run it: is it another version?", it.Class)}
+	}
+	if it.Life != nil {
+		a.life = *it.Life
 	}
 	h.actors[a.id] = a
 	return a

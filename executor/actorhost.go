@@ -41,7 +41,10 @@ type hostedActor struct {
 	id    uint64
 	class *Class
 	name  string
-	self  any // of the goroutine that runs its methods
+	life  comms.ActorLife // as it was made
+	self  any             // of the goroutine that runs its methods, and so are
+	calls uint64          // those since its state was saved,
+	bytes int             // and what their arguments take
 
 	mu      sync.Mutex
 	maker   *actorLine // of the task that has made it, which is told of its end also when the line has ended
@@ -65,7 +68,11 @@ type hostedCall struct {
 type methodKey struct{}
 
 // methodRun is one call of a method, in its context.
-type methodRun struct{ exits atomic.Bool }
+type methodRun struct {
+	exits atomic.Bool
+	alone bool  // it makes no calls
+	fault error // the state of the actor could not be saved behind it
+}
 
 // ExitActor ends the actor whose method has ctx when that returns: the answer of this call counts, those behind it
 // fail with ErrActorDead.
@@ -191,19 +198,20 @@ func (a *hostedActor) drain() {
 
 // run runs one call and answers it.
 func (a *hostedActor) run(ctx context.Context, it *hostedCall) {
-	end, m, returned := comms.ActorEnd{Name: it.Name}, &methodRun{}, false
+	end, m, returned := comms.ActorEnd{Name: it.Name}, &methodRun{alone: a.life.Alone}, false
 	ctx = context.WithValue(ctx, methodKey{}, m)
 	defer func() {
 		if !returned { // it has panicked, or has ended its goroutine
 			p, stack := recover(), debug.Stack()
 			end.Outputs, end.Error = nil, a.named(it, a.host.run.recovered(p, stack))
 		}
-		a.answer(ctx, it, &end, m.exits.Load())
+		a.answer(it, &end, m)
 	}()
 	var err error
 	if end.Outputs, err = a.perform(ctx, it); err != nil {
 		end.Error = a.failure(ctx, it, err)
 	}
+	m.fault = a.save(it, &end)
 	returned = true
 }
 
@@ -214,7 +222,9 @@ func (a *hostedActor) perform(ctx context.Context, it *hostedCall) ([]comms.Desc
 		if err != nil {
 			return nil, err
 		}
-		a.self, err = a.class.New(ctx, in)
+		if a.self, err = a.class.New(ctx, in); err == nil && a.life.State != nil {
+			err = a.restore()
+		}
 		return nil, err
 	}
 	m := a.class.method(it.Method)
@@ -295,7 +305,7 @@ func (a *hostedActor) named(it *hostedCall, t *comms.TaskError) *comms.TaskError
 }
 
 // answer tells how a call has ended, and what follows from it for the actor.
-func (a *hostedActor) answer(ctx context.Context, it *hostedCall, end *comms.ActorEnd, exits bool) {
+func (a *hostedActor) answer(it *hostedCall, end *comms.ActorEnd, m *methodRun) {
 	a.mu.Lock()
 	a.cut(nil)
 	a.running = hostedCall{}
@@ -308,8 +318,10 @@ func (a *hostedActor) answer(ctx context.Context, it *hostedCall, end *comms.Act
 		t := *end.Error
 		t.Message = "the constructor failed: " + t.Message
 		a.dead, end.Error = &t, &t
-	case exits:
+	case m.exits.Load():
 		a.dead = a.deadErr("it has called ExitActor")
+	case m.fault != nil:
+		a.dead = a.deadErr(fmt.Sprintf("its state could not be saved behind a call of %s: %v", it.Method, m.fault))
 	}
 	var out answers
 	out.add(it.line, end)

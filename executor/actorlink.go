@@ -15,7 +15,6 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor/value"
-	"github.com/cascade-run/cascade/internal/seqmap"
 )
 
 // actors is what a run has of actors.
@@ -31,11 +30,13 @@ type actors struct {
 // actorProcess is a process with actors, as the run has it that has called it. It is a call of the run: the agent starts
 // it, and ends it with the run.
 type actorProcess struct {
-	of  *actors
-	row *Call
-	own bool // of one actor
+	of      *actors
+	options ActorOptions
+	own     bool // of one actor
 
 	mu     sync.Mutex // never held while anything is waited for
+	row    *Call      // a process that has died has another
+	unsent bool       // no link to it was up
 	link   *comms.Link
 	room   chan struct{}
 	addr   string // "": not known yet
@@ -75,16 +76,11 @@ func (a *actors) process(o ActorOptions) (*actorProcess, error) {
 	if p := a.shared[o.Environment]; p != nil && !own && !p.over() {
 		return p, nil
 	}
-	fn, ok := a.run.exec.reg.Lookup(ActorsFunction)
-	if !ok {
-		return nil, errors.New("this program has no actors registered")
-	}
-	row := fn.Go(a.run.actorsContext(), CallOptions{Name: fmt.Sprintf("actors-try-%d", comms.Try(a.run.Attempt)), Resources: o.Resources,
-		Environment: o.Environment, Here: true}, o.Resources.CPU > 0)
-	if err := row.failed(); err != nil {
+	row, err := a.start(o)
+	if err != nil {
 		return nil, err
 	}
-	p := &actorProcess{of: a, row: row, own: own, room: make(chan struct{}, 1), got: map[*actorState]struct{}{}, lines: map[uint64]*actorState{}}
+	p := &actorProcess{of: a, row: row, options: o, own: own, unsent: true, room: make(chan struct{}, 1), got: map[*actorState]struct{}{}, lines: map[uint64]*actorState{}}
 	p.timer = time.AfterFunc(time.Hour, p.late)
 	p.timer.Stop()
 	if !own {
@@ -94,6 +90,17 @@ func (a *actors) process(o ActorOptions) (*actorProcess, error) {
 	a.all.Store(&all)
 	go p.connect()
 	return p, nil
+}
+
+// start calls a process.
+func (a *actors) start(o ActorOptions) (*Call, error) {
+	fn, ok := a.run.exec.reg.Lookup(ActorsFunction)
+	if !ok {
+		return nil, errors.New("this program has no actors registered")
+	}
+	row := fn.Go(a.run.actorsContext(), CallOptions{Name: fmt.Sprintf("actors-try-%d", comms.Try(a.run.Attempt)), Resources: o.Resources,
+		Environment: o.Environment, Here: true}, o.Resources.CPU > 0)
+	return row, row.failed()
 }
 
 // actorsContext is for the calls of processes: their strand is of its own. A run that is tried again calls by the same
@@ -143,18 +150,20 @@ func (p *actorProcess) over() bool {
 }
 
 // newActor numbers an actor.
-func (p *actorProcess) newActor(class string) *actorState {
+func (p *actorProcess) newActor(class string, life ActorLife) *actorState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastID++
-	a := &actorState{proc: p, id: p.lastID, handle: rand.Uint64() | 1, name: fmt.Sprintf("%s#%d", class, p.lastID)}
+	a := &actorState{proc: p, id: p.lastID, handle: rand.Uint64() | 1, name: fmt.Sprintf("%s#%d", class, p.lastID), lives: actorLives{ActorLife: life}}
 	p.lines[a.handle] = a
 	return a
 }
 
 // connect waits for the address of the process, which is the first element of its stream.
 func (p *actorProcess) connect() {
+	p.mu.Lock()
 	r, s := p.of.run, p.row.state
+	p.mu.Unlock()
 	c, w := r.called(), newWaiter()
 	c.mu.Lock()
 	s.sets = append(s.sets, w)
@@ -174,6 +183,9 @@ func (p *actorProcess) connect() {
 			} else {
 				p.dial()
 			}
+			return
+		case end != nil && end.Error != nil && end.Error.Kind == comms.ErrorCrash:
+			p.fallen("its process did not start: "+end.Error.Text(), end.Error)
 			return
 		case end != nil && end.Error != nil:
 			p.end("its process did not start: "+end.Error.Text(), end.Error)
@@ -215,12 +227,12 @@ func (p *actorProcess) dial() {
 	defer cancel()
 	link, err := comms.Dial(ctx, p.addr, actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p))
 	if err != nil {
-		p.end(fmt.Sprintf("connect to its process: %v", err), nil)
+		p.fallen(fmt.Sprintf("connect to its process: %v", err), nil)
 		return
 	}
 	p.mu.Lock()
 	over := p.failed != nil
-	p.link = link
+	p.link, p.unsent = link, false
 	p.batch, p.bytes = p.unanswered(), 0
 	p.mu.Unlock()
 	if over {
@@ -255,10 +267,7 @@ func actorLink(e *Executor, name string, h comms.Handler) comms.Config {
 // add puts a call into the batch. It tells whether that is due. The mutex of its actor is held.
 func (p *actorProcess) add(m *actorCall) (due bool) {
 	p.mu.Lock()
-	why := p.failed
-	if why == nil {
-		why = m.actor.dead
-	}
+	why := cmp.Or(m.actor.dead, p.failed) // the actor's own end came first
 	if why != nil || m.state != nil && m.ended() {
 		p.mu.Unlock()
 		if why != nil && m.state != nil {
@@ -269,6 +278,7 @@ func (p *actorProcess) add(m *actorCall) (due bool) {
 	a := m.actor
 	a.last++
 	m.item.Name = comms.ActorName{Handle: a.handle, Number: a.last}
+	a.lives.sends(&m.item)
 	due = p.open == 0
 	p.open++
 	a.open.Set(a.last, m)
@@ -352,8 +362,13 @@ func (p *actorProcess) leave(a *actorState) {
 		delete(p.lines, a.handle)
 	}
 	delete(p.got, a)
-	p.drops = append(p.drops, comms.ActorDrop{Handles: []uint64{a.handle}, Why: "no handle of it is left"})
+	p.drops = append(p.drops, a.goodbye())
 	p.arm()
+}
+
+// goodbye tells the process that the actor ends behind the calls before.
+func (a *actorState) goodbye() comms.ActorDrop {
+	return comms.ActorDrop{Handles: []uint64{a.handle}, Why: "no handle of it is left"}
 }
 
 // cancel ends a call: at once where it has not left, else when its process says so.
@@ -361,7 +376,7 @@ func (p *actorProcess) cancel(m *actorCall, why string) {
 	m.actor.mu.Lock()
 	waits := slices.Contains(m.actor.waiting, m)
 	m.actor.mu.Unlock()
-	if waits {
+	if waits || m.actor.lives.Delivery == ExactlyOnce { // one that has left runs, also when it runs again
 		m.end(&comms.CallEnd{Error: &comms.TaskError{Kind: comms.ErrorCancelled, Message: why, Task: m.name()}})
 		return
 	}
@@ -379,17 +394,16 @@ func (p *actorProcess) died(id uint64, why *comms.TaskError) {
 	}
 	p.mu.Unlock()
 	if p.own {
-		Cancel("its actor has ended", &p.row.first)
+		p.mu.Lock()
+		row := p.row
+		p.mu.Unlock()
+		Cancel("its actor has ended", &row.first)
 	}
 }
 
 // end ends all that is open: the process has ended, or cannot be had.
 func (p *actorProcess) end(text string, cause *comms.TaskError) {
-	e := p.of.run.exec
-	t := &comms.TaskError{Kind: comms.ErrorCrash, Message: "the actor has ended: " + text, Codes: []string{comms.CodeActorDead}, Agent: e.welcome.Agent, Task: ActorsFunction}
-	if cause != nil {
-		t.Kind, t.Codes = cause.Kind, append(slices.Clone(cause.Codes), comms.CodeActorDead)
-	}
+	t := p.death(text, cause)
 	p.mu.Lock()
 	if p.failed != nil {
 		p.mu.Unlock()
@@ -400,19 +414,11 @@ func (p *actorProcess) end(text string, cause *comms.TaskError) {
 	link := p.link
 	var open []*actorCall
 	for _, a := range p.lines {
-		for _, m := range a.open.All() {
-			open = append(open, m)
-		}
-		a.open = seqmap.Map[*actorCall]{}
+		open = append(open, a.takeOpen()...)
 	}
 	p.open, p.batch, p.drops = 0, nil, nil
 	p.mu.Unlock()
-	slices.SortFunc(open, func(a, b *actorCall) int { return cmp.Compare(a.item.Name.Number, b.item.Name.Number) })
-	for _, m := range open {
-		if m.state != nil {
-			m.end(&comms.CallEnd{Error: t})
-		}
-	}
+	finish(open, t)
 	if link != nil {
 		link.Abort(errors.New(text))
 	}
@@ -471,6 +477,9 @@ func (p *actorProcess) answered(e *comms.ActorEnd) *actorCall {
 	a := p.lines[e.Name.Handle]
 	if a == nil {
 		return nil
+	}
+	if e.State != nil {
+		a.lives.saved(e.Name.Number, e.State)
 	}
 	m := a.open.Get(e.Name.Number)
 	if m == nil {

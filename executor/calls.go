@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,8 +113,8 @@ func NotRepeatable(ctx context.Context) context.Context {
 //
 // Outside an executor the function runs at once, so that tests can call directly.
 func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
-	r, _ := ctx.Value(taskKey{}).(*run)
-	err := o.Err
+	r, err := callerOf(ctx)
+	err = cmp.Or(o.Err, err)
 	if err == nil {
 		err = f.callable(args)
 	}
@@ -357,7 +358,10 @@ func Put(ctx context.Context, v any) (*Future, error) {
 	if v == nil {
 		return nil, errors.New("put: a nil value has no type")
 	}
-	r, _ := ctx.Value(taskKey{}).(*run)
+	r, err := callerOf(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("put a value of type %T: %w", v, err)
+	}
 	if r == nil {
 		if err := stray(); err != nil {
 			return nil, fmt.Errorf("put a value of type %T: %w", v, err)

@@ -21,10 +21,13 @@ var (
 	ErrTimeout = errors.New("it exceeded its time-out")
 	// ErrActorDead says that an actor has ended: the call did not run, or it is not known whether it did.
 	ErrActorDead = errors.New("the actor has ended")
+	// ErrActorRestarted says that an actor was restarted while a call was open: the call may have run, and is not repeated.
+	ErrActorRestarted = errors.New("the actor was restarted")
 )
 
 // kinds are registered everywhere.
-var kinds = []errorCode{{comms.CodeCancelled, ErrCancelled}, {comms.CodeTimeout, ErrTimeout}, {comms.CodeActorDead, ErrActorDead}}
+var kinds = []errorCode{{comms.CodeCancelled, ErrCancelled}, {comms.CodeTimeout, ErrTimeout}, {comms.CodeActorDead, ErrActorDead},
+	{comms.CodeActorRestarted, ErrActorRestarted}}
 
 // RegisterError gives an error value a code under which it travels between
 // processes: a task that returns it, wrapped or not, makes a TaskError that

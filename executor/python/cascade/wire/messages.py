@@ -447,6 +447,20 @@ class ActorName(NamedTuple):
     number: int = 0
 
 
+class ActorState(NamedTuple):
+    """The state of an actor as its class has saved it."""
+
+    bytes: bytes = b""
+
+
+class ActorLife(NamedTuple):
+    """How an actor lives that may be restarted. One that was has a number behind which its calls follow."""
+
+    every: int = 0
+    alone: bool = False
+    state: ActorState | None = None
+
+
 class ActorCall(NamedTuple):
     """A call of a method of an actor, or (class) the making of one."""
 
@@ -455,6 +469,7 @@ class ActorCall(NamedTuple):
     class_: str = ""
     method: str = ""
     args: Sequence[Desc] = ()
+    life: ActorLife | None = None
 
 
 class ActorGot(NamedTuple):
@@ -478,6 +493,7 @@ class ActorEnd(NamedTuple):
     actor: int = 0
     outputs: Sequence[Desc] = ()
     error: TaskError | None = None
+    state: ActorState | None = None
 
 
 class ActorEnds(NamedTuple):
