@@ -51,7 +51,7 @@ func (a *hostedActor) save(it *hostedCall, end *comms.ActorEnd) error {
 // callerOf returns the run that a context is of, if it may call; nil where there is none.
 func callerOf(ctx context.Context) (*run, error) {
 	if m, _ := ctx.Value(methodKey{}).(*methodRun); m != nil && m.alone {
-		return nil, errors.New("a method of an actor with ExactlyOnce makes no calls: they would be made again when it is restarted")
+		return nil, errors.New("a method of an actor with ExactlyOnce makes no calls: they would run twice when it is restarted")
 	}
 	r, _ := ctx.Value(taskKey{}).(*run)
 	return r, nil

@@ -19,6 +19,14 @@ func TestPythonActors(t *testing.T) {
 	same(t, "testdata/actors.golden", prints(t, "testdata", env, python, "actors.py", programs(t), t.TempDir()))
 }
 
+// An actor whose process dies is restarted as its options say: its state, open calls, a poison, a series, its last handle, and
+// thousands of calls over five deaths are the golden file.
+func TestPythonActorRestarts(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/restarts.golden", prints(t, "testdata", env, python, "restarts.py", programs(t), t.TempDir()))
+}
+
 // The helper of an actor's process takes calls, and the end, at each moment at which the main thread is about to wait.
 func TestActorNaps(t *testing.T) {
 	pyenv.Python(t)
@@ -71,7 +79,7 @@ func TestActorDocs(t *testing.T) {
 	dir := t.TempDir()
 	names := write(t, page, dir)
 	said := strings.Split(string(text), "\n```text\n")[1:]
-	if len(names) != 2 || len(said) != len(names) {
+	if len(names) != 3 || len(said) != len(names) {
 		t.Fatalf("the page has %v, and says %d times what they print", names, len(said))
 	}
 	python, env := interpreter(t)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .context import (
     ActorDiedError,
+    ActorUnavailableError,
     CallCancelled,
     CallFailed,
     Cancelled,
@@ -32,7 +33,7 @@ from .context import (
 )
 
 __version__ = "0.1.0"
-__all__ = ["ActorClass", "ActorDiedError", "ActorHandle", "CallCancelled", "CallFailed", "Cancelled", "Cluster", "Executor", "Future", "Gang", "Graph", "Job", "JobCancelled", "Pool", "Ref",
+__all__ = ["ActorClass", "ActorDiedError", "ActorHandle", "ActorUnavailableError", "CallCancelled", "CallFailed", "Cancelled", "Cluster", "Executor", "Future", "Gang", "Graph", "Job", "JobCancelled", "Pool", "Ref",
            "RequestError", "Reused", "Session", "SessionLost", "Task", "TaskFailed", "as_completed", "call", "connect", "current", "empty",
            "exit_actor", "gang", "get", "get_actor", "init", "input_future", "is_initialized", "kill", "local", "method", "not_repeatable", "options", "progress", "put", "remote", "shutdown",
            "strand", "task", "wait"]  # fmt: skip

@@ -18,6 +18,7 @@ from . import checks, context
 from .calling import RAY, called_by_name, code, finds_by_name, importable, opened, place
 from .context import Options
 from .executor.actorcalls import Line, Making, Method
+from .executor.actorlives import FOREVER, Life
 from .executor.targets import Coded, Target
 
 if TYPE_CHECKING:
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
 
 TERMINATE = "__ray_terminate__"  # a method of every actor: it ends behind the calls before
 _NAMES = "names of actors are not built yet: an actor belongs to the task or program that makes it"
-_RESTARTS = "actors are not started again yet: when its process dies, an actor has ended"
-_LATER = {
-    "name": _NAMES, "namespace": _NAMES, "get_if_exists": _NAMES, "lifetime": _NAMES,
-    "max_restarts": _RESTARTS, "max_task_retries": _RESTARTS,
-}  # fmt: skip
+_LATER = {"name": _NAMES, "namespace": _NAMES, "get_if_exists": _NAMES, "lifetime": _NAMES}
+RESTARTS, SAVE_EVERY = 3, 100  # of an actor with exactly_once that says no more
 _OF_CALLS = ("cpu", "gpu", "memory")  # options that actors have in common with functions
 
 
@@ -39,6 +37,18 @@ class ActorOptions(NamedTuple):
     max_concurrency: int = 0  # calls that run beside each other; 0 is one, and 1000 of a class with async methods
     concurrency_groups: tuple[tuple[str, int], ...] = ()  # the same for groups of methods
     isolated: bool = True  # every actor has a process of its own
+    max_restarts: int = 0  # how often it is restarted when its process has died; -1 always
+    max_task_retries: int = 0  # how often a call that was open then runs again; -1 always
+    save_every: int = 0  # its state is saved behind so many calls
+    exactly_once: bool = False  # the calls since run again, and each is answered once
+
+    def life(self) -> Life | None:
+        """How an actor lives that may be restarted."""
+        if not (self.max_restarts or self.exactly_once):
+            return None
+        if self.exactly_once:
+            return Life(self.max_restarts or RESTARTS, 0, self.save_every or SAVE_EVERY, True)
+        return Life(self.max_restarts, self.max_task_retries, self.save_every)
 
 
 class ActorClass:
@@ -133,7 +143,10 @@ class _Core:
             said.append(f"concurrency={more.max_concurrency}")
         if more.concurrency_groups:
             said.append("groups=" + ",".join(f"{name}:{n}" for name, n in more.concurrency_groups))
-        return Making(target.name, target, target.name + ("?" + "&".join(said) if said else ""), target.coded)
+        life = more.life()
+        if life is not None and life.every and (why := _not_serial(of.__cascade_function__, more)):
+            raise ValueError(f"actor {self.name}: its state is saved between its calls, one after another: {why}")
+        return Making(target.name, target, target.name + ("?" + "&".join(said) if said else ""), target.coded, life)
 
     def method(self, name: str) -> Method:
         """A method by its name."""
@@ -156,6 +169,17 @@ class _Core:
         target = Target(f"{self.name}.{name}", function, (), strict=True)
         target.stream = target.stream or inspect.isasyncgenfunction(inspect.unwrap(function))
         return Method(target.name, target, said.get("num_returns", 1), said.get("concurrency_group", ""), name)
+
+
+def _not_serial(cls: type, more: ActorOptions) -> str:
+    """Why calls of an actor do not run one after another; "": they do."""
+    if more.max_concurrency > 1 or more.concurrency_groups:
+        return "it has max_concurrency or concurrency_groups"
+    for name, f in inspect.getmembers(cls, callable):
+        inner = inspect.unwrap(f)
+        if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+            return f"{name} is async"
+    return ""
 
 
 def _terminate() -> None:
@@ -261,12 +285,13 @@ def _group(what: str, name: Any) -> str:
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True, why: str = "") -> None:
-    """Ends an actor at once: calls that have not ended raise ActorDiedError."""
+    """Ends an actor at once: calls that have not ended raise ActorDiedError.
+
+    With no_restart=False its process is ended: an actor that may be restarted is.
+    """
     if not isinstance(actor, ActorHandle):
         raise TypeError(f"kill: it takes the handle of an actor, not {actor!r}")
-    if not no_restart:
-        raise NotImplementedError("kill: no_restart=False: " + _RESTARTS)
-    actor._cascade_calls.of_actors().kill(actor._cascade_line, why)
+    actor._cascade_calls.of_actors().kill(actor._cascade_line, why, not no_restart)
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
@@ -311,6 +336,24 @@ def _options(base: Options, more: ActorOptions, changed: dict[str, Any]) -> tupl
         each = [(_group(of + "concurrency_groups", g), n) for g, n in groups.items()]
         each = [(g, checks.number(f"{of}concurrency_groups: {g}", n, 1, 10_000, whole=True)) for g, n in each]
         more = more._replace(concurrency_groups=tuple(each))
+    more = _lives(of, more, given)
     if given.get("isolated", True) is not True:
         raise ValueError(f"{of}isolated={given['isolated']!r}: every actor of a Python class has a process of its own")
     return options, more
+
+
+def _lives(of: str, more: ActorOptions, given: dict[str, Any]) -> ActorOptions:
+    """Options of an actor that may be restarted."""
+    for name, least in (("max_restarts", FOREVER), ("max_task_retries", FOREVER), ("save_every", 0)):
+        if name in given:
+            more = more._replace(**{name: checks.number(of + name, given[name], least, 1_000_000, whole=True)})
+    if "exactly_once" in given:
+        if not isinstance(given["exactly_once"], bool):
+            raise TypeError(f"{of}exactly_once={given['exactly_once']!r}: want True or False")
+        more = more._replace(exactly_once=given["exactly_once"])
+    if more.exactly_once and more.max_task_retries:
+        raise ValueError(f"{of}max_task_retries: with exactly_once calls run again as often as the actor is restarted")
+    for name in ("max_task_retries", "save_every"):
+        if getattr(more, name) and not (more.max_restarts or more.exactly_once):
+            raise ValueError(f"{of}{name}: the actor is not restarted: add max_restarts, or exactly_once")
+    return more

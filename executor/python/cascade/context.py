@@ -66,7 +66,7 @@ class CallFailed(RuntimeError):
         return screen.text(RuntimeError.__str__(self))  # that of a KeyError would be its text in quotes
 
     def __reduce__(self) -> Any:
-        base = next(c for c in (ActorDiedError, CallCancelled, CallFailed) if isinstance(self, c))
+        base = next(c for c in (ActorDiedError, ActorUnavailableError, CallCancelled, CallFailed) if isinstance(self, c))
         return _failure, (base, str(self), self.codes, self.stack, self.task, self.attempt, self.agent)
 
 
@@ -76,6 +76,10 @@ class CallCancelled(CallFailed):
 
 class ActorDiedError(CallFailed):
     """The actor of a call has ended, or could not be made. The call has not run, or its answer is lost."""
+
+
+class ActorUnavailableError(CallFailed):
+    """The actor of a call was restarted while the call was open. The call may have run, and is not repeated; later ones run."""
 
 
 def failed_as(raised: Any, base: type[CallFailed] = CallFailed) -> type[CallFailed]:
@@ -97,7 +101,7 @@ def _failure(base: type[CallFailed], message: str, codes: Sequence[str], stack: 
     return made
 
 
-for _class in (Cancelled, CallFailed, CallCancelled, ActorDiedError):
+for _class in (Cancelled, CallFailed, CallCancelled, ActorDiedError, ActorUnavailableError):
     _class.__module__ = "cascade"  # under which people know them
 
 

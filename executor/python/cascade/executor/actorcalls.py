@@ -16,7 +16,7 @@ import queue
 import secrets
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -29,6 +29,7 @@ from ..wire import messages as m
 from ..wire.direct import DirectLink, dial
 from ..wire.envelope import LinkError
 from ..wire.text import ERRORS
+from .actorlives import RESTARTED, Life, Lives
 from .described import MOST_BYTES, ByCode, described
 from .futures import Called, Element, InputFuture, State
 from .raised import DEAD
@@ -58,6 +59,7 @@ class Making(NamedTuple):
     target: Target  # of the constructor
     text: str  # what messages call it, with its options
     coded: Coded | None  # it goes by value
+    life: Life | None = None  # it may be restarted
 
 
 class ActorState(State):
@@ -83,10 +85,13 @@ class Pending:
 class Line:
     """One actor: the line of its calls. The lock of the run's process guards it."""
 
-    def __init__(self, of: ActorCalls, name: str) -> None:
-        self._of, self.name = of, name
+    def __init__(self, of: ActorCalls, name: str, starts: Callable[[], Called], life: Life | None) -> None:
+        """starts has a process started."""
+        self._of, self.name, self.starts = of, name, starts
         self.handle = secrets.randbits(63) + 1
         self._named = b"\x95\x92" + msgpack.packb(self.handle)  # how the items of its calls begin
+        self._lives = None if life is None else Lives(life, self._named)
+        self._unsent = True  # no link to the process was up
         self.row: Called | None = None  # the call of its process
         self.link: DirectLink | None = None
         self.dead: m.TaskError | None = None  # it has ended, and why
@@ -107,7 +112,10 @@ class Line:
         if state is not None:
             state.number = self._last
         self.open[self._last] = state
-        self._batch.append(b"".join((self._named, msgpack.packb(self._last), b"\x01", text, args)))
+        item = b"".join((self._named, msgpack.packb(self._last), b"\x01", text, args))
+        if self._lives is not None:
+            item = self._lives.sends(self._last, item, text + args if state is None else None)
+        self._batch.append(item)
         self._size += len(args)
         return len(self.open) == 1 or self._size >= _FULL or len(self._batch) >= _MANY
 
@@ -136,7 +144,8 @@ class Line:
         end, elements = row.state.end, row.state.elements
         if end is not None and (self.link is None or end.error is not None):
             why = "its process has ended" if end.error is None else end.error.message
-            self.lost(why if self.link is not None else f"its process did not start: {why}", end.error)
+            died = end.error is None or not self._unsent or end.error.kind in (m.CRASH, m.MEMORY)
+            (self.died if died else self.lost)(why if self.link is not None else f"its process did not start: {why}", end.error)
         elif self.link is None and elements:
             d = elements[0]
             try:
@@ -145,6 +154,7 @@ class Line:
             except (LinkError, OSError, ValueError) as e:
                 self.lost(str(e))
                 return
+            self._unsent = False
             self._of.watch.add(self.link, self._receive)
             self.flush()
             self._end_behind()
@@ -160,10 +170,10 @@ class Line:
                 for e in message.ends:
                     self._ended(e)
             if self.link is not None and self.link.closed_by_peer is not None:
-                self.lost("its process has ended")
+                self.died("its process has ended")
         except (LinkError, ValueError):
             pid = "" if self.link is None or not self.link.pid else f" ({self.link.pid})"
-            self.lost(f"its process{pid} has died")
+            self.died(f"its process{pid} has died")
 
     def _ended(self, e: m.ActorEnd) -> None:
         n = e.name.number
@@ -171,10 +181,14 @@ class Line:
             self.dead = e.error or self._of.error("the actor has ended")
             return
         state = self.open.get(n)
-        if state is not None and e.outputs and e.outputs[0].ref.element:
-            state.elements.extend(d._replace(ref=m.Ref(0, 0, d.ref.element - 1)) for d in e.outputs)
+        if e.outputs and e.outputs[0].ref.element:
+            if state is not None:  # a call that runs again yields again what is known
+                known = len(state.elements)
+                state.elements.extend(d._replace(ref=m.Ref(0, 0, d.ref.element - 1)) for d in e.outputs if d.ref.element > known)
             return
         self.open.pop(n, None)
+        if self._lives is not None:
+            self._lives.answered(n, None if e.state is None else e.state.bytes)
         if state is not None and state.end is None:
             outputs = e.outputs
             if len(outputs) > 1:
@@ -192,8 +206,8 @@ class Line:
             self._send(codec.encode(m.ActorDrop(handles=[self.handle], why="no handle of it is left")))
 
     def cancel(self, state: ActorState, why: str) -> None:
-        """Ends one call: at once where it has not left, else when its process says so."""
-        if state.number:
+        """Ends one call: at once where it has not left, or runs whatever becomes of it, else when its process says so."""
+        if state.number and not (self._lives is not None and self._lives.life.exact):
             self.flush()
             self._send(codec.encode(m.ActorDrop(calls=[m.ActorName(self.handle, state.number)], why=why)))
         elif state.end is None:
@@ -201,15 +215,42 @@ class Line:
             self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
             self._of.tell()
 
-    def lost(self, why: str, cause: m.TaskError | None = None) -> None:
-        """Its process is gone, or is to be: all calls that have not ended fail."""
-        error = self.dead if self.dead is not None and cause is None else self._of.error(why, cause)
-        self.dead = error
+    def died(self, why: str, cause: m.TaskError | None = None) -> None:
+        """Its process is gone: it is restarted, if it may be."""
+        lives = self._lives
+        if lives is None or self.dead is not None or self.dropped and not self.open and not self.queue:
+            self.lost(why, cause)
+            return
+        if not lives.may():
+            self.lost(why + lives.spent(), cause)
+            return
+        self._unlink()
+        again = lives.again(self.open, self._last, self._unsent)
+        error = self._of.error(f"the actor was restarted while the call was open, which may have run: {why}")
+        for n in again.failed:
+            state = self.open.pop(n)
+            if state is not None and state.end is None:
+                self._of.calls.ended(state, m.CallEnd(state.ref, error=error._replace(codes=[RESTARTED])))
+        if again.making:
+            self.open.pop(1, None)
+            self.open[again.making] = None
+        self._batch, self._unsent = again.items, True
+        self._of.restart(self, why)
+        self._of.tell()
+
+    def _unlink(self) -> None:
         link, self.link = self.link, None
         if link is not None:
             self._of.watch.remove(link)
             link.abandon()
         self._batch.clear()
+        self._size = 0
+
+    def lost(self, why: str, cause: m.TaskError | None = None) -> None:
+        """It has ended, or is to: all calls that have not ended fail."""
+        error = self.dead if self.dead is not None and cause is None else self._of.error(why, cause)
+        self.dead = error
+        self._unlink()
         opened, self.open = self.open, {}
         for state in (*opened.values(), *(p.state for p in self.queue)):
             if state is not None and state.end is None:
@@ -230,7 +271,7 @@ class ActorCalls:
         self.lines: set[Line] = set()
         self.unheld: deque[Line] = deque()  # whose last handle is gone
         self._numbers = itertools.count()
-        self._ready: queue.SimpleQueue[Line | None] | None = None  # whose first argument is there
+        self._ready: queue.SimpleQueue[Callable[[], Any] | None] | None = None  # for a thread of its own
 
     # ---- making
 
@@ -243,12 +284,17 @@ class ActorCalls:
         calls = self.calls
         run = calls.run
         options = options._replace(here=True, name=f"{making.name.rpartition('.')[2]}-try-{run.attempt & 0xFFFF}")
-        line = Line(self, making.name)
-        token = context._strand.set(context._Strand(calls, PROCESSES))
-        try:
-            row = calls.make(_serve_target(making.target.function.__name__), options, (keeps,), {})
-        finally:
-            context._strand.reset(token)
+        serve = _serve_target(making.target.function.__name__)
+
+        def starts() -> Called:
+            token = context._strand.set(context._Strand(calls, PROCESSES))
+            try:
+                return calls.make(serve, options, (keeps,), {})  # type: ignore[no-any-return]
+            finally:
+                context._strand.reset(token)
+
+        line = Line(self, making.name, starts, making.life)
+        row = starts()
         text = _text(making.text, named)
         body = [*args, *named.values()]
         with self._worker.lock:
@@ -332,19 +378,43 @@ class ActorCalls:
 
     def _settle(self, line: Line) -> None:
         """Has a thread send the calls of a line whose arguments are there: to bring them into memory may take its time."""
+
+        def settles() -> None:
+            while self._first(line):
+                pass
+
+        self._beside(settles)
+
+    def _beside(self, do: Callable[[], Any]) -> None:
+        """Has a thread of its own do something for the run. The lock is held."""
         if self._ready is None:
             self._ready = queue.SimpleQueue()
-            threading.Thread(target=self._settles, args=(self._ready,), name="cascade-actors", daemon=True).start()
-        self._ready.put(line)
+            threading.Thread(target=self._does, args=(self._ready,), name="cascade-actors", daemon=True).start()
+        self._ready.put(do)
 
-    def _settles(self, ready: queue.SimpleQueue[Line | None]) -> None:
+    def _does(self, ready: queue.SimpleQueue[Callable[[], Any] | None]) -> None:
         try:
             with strand("cascade-actors"):
-                while (line := ready.get()) is not None:
-                    while self._first(line):
-                        pass
+                while (do := ready.get()) is not None:
+                    do()
         except (RuntimeError, context.Cancelled):  # the run has ended meanwhile
             pass
+
+    def restart(self, line: Line, why: str) -> None:
+        """Has another process started for an actor whose process has died. The lock is held."""
+        self._end_row(line, why)
+
+        def starts() -> None:
+            row = line.starts()
+            with self._worker.lock:
+                if line.dead is not None:
+                    return
+                line.row = row
+                row.state.came = line.came
+                line.came()
+                self._worker.soon()
+
+        self._beside(starts)
 
     def _first(self, line: Line) -> bool:
         """Sends the first call that waits, if its arguments are there."""
@@ -382,13 +452,14 @@ class ActorCalls:
         while self.unheld:
             self.unheld.popleft().drop()
 
-    def kill(self, line: Line, why: str) -> None:
-        """Ends an actor at once, with its process."""
+    def kill(self, line: Line, why: str, restart: bool) -> None:
+        """Ends an actor at once, with its process, or just that."""
+        why = f"it was killed: {why}" if why else "it was killed"
 
         def kill() -> None:
             with self._worker.lock:
                 if line.dead is None:
-                    line.lost(f"it was killed: {why}" if why else "it was killed")
+                    (line.died if restart else line.lost)(why)
 
         self.calls._mine(f"kill {line.name}", kill)
 
@@ -399,6 +470,10 @@ class ActorCalls:
     def forget(self, line: Line, why: str) -> None:
         """An actor has ended: its process does. The lock is held."""
         self.lines.discard(line)
+        self._end_row(line, why)
+
+    def _end_row(self, line: Line, why: str) -> None:
+        """Ends the call of a process."""
         row, line.row = line.row, None
         if row is not None and row.state.end is None and self._worker.current is self.calls.run:
             row.state.came = None

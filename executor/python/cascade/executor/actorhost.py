@@ -30,6 +30,7 @@ from ..wire.direct import DirectLink, Watch, answer, listen
 from ..wire.envelope import LinkError
 from ..wire.text import ERRORS
 from .actorruns import Exit, Job, Loop, Serial, Threads
+from .actorstate import Saves, restored
 from .described import MOST_BYTES, described
 from .functions import SetupError, refuse_lazy, resolve, split
 from .outcome import KindError, failure
@@ -80,6 +81,7 @@ class Method:
 
 
 TERMINATE = "__ray_terminate__"
+ALONE = "a method of an actor with exactly_once makes no calls: they would run twice when it is restarted"
 
 
 def _terminate() -> None:
@@ -97,6 +99,7 @@ class ActorHost:
         self.failed: m.TaskError | None = None  # of its constructor
         self.idle = False  # the main thread reads the links
         self.actor: Any = None
+        self.saves: Saves | None = None  # its state is saved
         self.runner: Serial | Threads | Loop = Serial(self)
         self._lines: dict[int, DirectLink] = {}  # by their handles
         self._class: Any = None
@@ -171,9 +174,9 @@ class ActorHost:
             while (received := link.receive()) is not None:
                 number, fields = msgpack.unpackb(received[0], unicode_errors="surrogateescape", strict_map_key=False)[:2]
                 if number == CALLS:
-                    for name, _, class_, method, args in fields[0]:
+                    for name, _, class_, method, args, *life in fields[0]:
                         self._lines[name[0]] = link
-                        job = Job(link, tuple(name), class_ or method, args, bool(class_))
+                        job = Job(link, tuple(name), class_ or method, args, bool(class_), life[0] if life else None)
                         self.open[job.name] = job
                         self.runner.take(job)
                 elif number == DROP:
@@ -256,6 +259,14 @@ class ActorHost:
             self._class = resolve(said.name)
         given, named = self.arguments(job, said.named, _wants(self._class))
         make = functools.partial(self._class, *given, **named)
+        if job.life is not None:
+            every, exact, state = job.life
+            if exact:
+                self.worker.own_calls("run an actor").alone = ALONE
+            if every:
+                self.saves = Saves(every)
+            if state is not None:
+                make = functools.partial(restored, self._class, state[0])
         if any(_async(f) for _, f in inspect.getmembers(self._class, callable)):
             loop = Loop(self, said.concurrency, said.groups)
             self.actor = loop.made(make)
@@ -323,19 +334,19 @@ class ActorHost:
 
     # ---- answers
 
-    def tell(self, job: Job, outputs: list[bytes], error: m.TaskError | None) -> None:
+    def tell(self, job: Job, outputs: list[bytes], error: m.TaskError | None, state: bytes | None = None) -> None:
         """Queues an answer. The lock is held."""
         if job.link in self._links:
-            self._answers.setdefault(job.link, []).append(_answer(job.name, outputs, error))
+            self._answers.setdefault(job.link, []).append(_answer(job.name, outputs, error, state=state))
             self._count += 1
 
-    def end(self, job: Job, outputs: list[bytes], error: m.TaskError | None) -> None:
-        """Answers a call, once."""
+    def end(self, job: Job, outputs: list[bytes], error: m.TaskError | None, state: bytes | None = None) -> None:
+        """Answers a call, once, with the state of the actor behind it perhaps."""
         if os.getpid() != self._process:
             os._exit(1)  # a method has forked, and its child has returned here
         with self.worker.lock:
             if self.open.pop(job.name, None) is not None:
-                self.tell(job, outputs, error)
+                self.tell(job, outputs, error, state)
             self._perhaps_over("no handle of it is left")
 
     def perhaps_flush(self, took: int) -> None:
@@ -395,10 +406,13 @@ class ActorHost:
         return not any(link.waits for link in self._links)
 
 
-def _answer(name: tuple[int, int], outputs: list[bytes], error: m.TaskError | None, actor: int = 0) -> bytes:
+def _answer(
+    name: tuple[int, int], outputs: list[bytes], error: m.TaskError | None, actor: int = 0, state: bytes | None = None
+) -> bytes:
     failed = b"\xc0" if error is None else msgpack.packb(error, unicode_errors=ERRORS)
     head = bytes((0x90 | len(outputs),)) if len(outputs) < 16 else b"\xdc" + len(outputs).to_bytes(2, "big")
-    return b"".join((b"\x94", msgpack.packb(name), msgpack.packb(actor), head, *outputs, failed))
+    fields, saved = (b"\x94", b"") if state is None else (b"\x95", msgpack.packb((state,)))
+    return b"".join((fields, msgpack.packb(name), msgpack.packb(actor), head, *outputs, failed, saved))
 
 
 def _packed(name: str, value: Any, element: int) -> bytes:

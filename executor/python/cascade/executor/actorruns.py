@@ -26,10 +26,10 @@ class Exit(BaseException):
 class Job:
     """A call at hand."""
 
-    __slots__ = ("args", "link", "making", "name", "task", "text")
+    __slots__ = ("args", "life", "link", "making", "name", "task", "text")
 
-    def __init__(self, link: DirectLink, name: tuple[int, int], text: str, args: list[Any], making: bool) -> None:
-        self.link, self.name, self.text, self.args, self.making = link, name, text, args, making
+    def __init__(self, link: DirectLink, name: tuple[int, int], text: str, args: list[Any], making: bool, life: Any) -> None:
+        self.link, self.name, self.text, self.args, self.making, self.life = link, name, text, args, making, life
         self.task: Any = None  # of asyncio
 
 
@@ -74,6 +74,7 @@ class Serial:
         host = self.host
         outputs: list[bytes] = []
         error: m.TaskError | None = None
+        due = host.saves is not None and host.saves.due(job.args)
         try:
             if job.making:
                 host.make(job)
@@ -87,7 +88,18 @@ class Serial:
             error = host.failure(job, e)
         if job.making and error is not None:
             error = host.unmade(error)
-        host.end(job, outputs, error)
+        host.end(job, outputs, error, self._saved(call) if due else None)
+
+    def _saved(self, call: Callable[..., Any]) -> bytes | None:
+        """The state of the actor; None when it could not be saved, with which it ends."""
+        host = self.host
+        try:
+            saved: bytes = call(host.saves.saved, host.actor)
+            return saved
+        except BaseException as e:
+            host.worker.check(host.run)
+            host.over = host.over or f"its state could not be saved: {type(e).__name__}: {e}"
+            return None
 
     def stop(self) -> None:
         """The actor has ended."""

@@ -51,6 +51,7 @@ class Calls(Waits):
         self._sealed = False  # a value of the next call lies in shared memory
         self.actors: ActorCalls | None = None  # that the run has made
         self.made = 0  # how many calls and values there were
+        self.alone = ""  # why the run may make no more
 
     # ---- making
 
@@ -192,6 +193,8 @@ class Calls(Waits):
         raise ValueError(f"the task has no input {name} that is one dataset")
 
     def _able(self, what: str) -> None:
+        if self.alone:
+            raise RuntimeError(f"{what}: {self.alone}")
         w = self._worker.welcome
         if not w.calls:
             raise RuntimeError(

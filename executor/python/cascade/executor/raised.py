@@ -8,16 +8,22 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..context import ActorDiedError, CallCancelled, CallFailed, RemoteTraceback, failed_as
+from ..context import ActorDiedError, ActorUnavailableError, CallCancelled, CallFailed, RemoteTraceback, failed_as
 from ..wire import messages as m
+from .actorlives import RESTARTED
 
 DEAD = "cascade.actor-dead"  # the code of errors of calls whose actor has ended
+_OWN = ("CallFailed", "CallCancelled", "ActorDiedError", "ActorUnavailableError", DEAD, RESTARTED)
 _CLASS = re.compile(r"([A-Za-z_][\w.]*)(?::|$)")
 
 
 def raised(name: str, error: m.TaskError, function: Callable[..., Any] | None = None) -> CallFailed:
     """The exception for the error of a call. function is what was called, if it is known here."""
-    base = ActorDiedError if DEAD in error.codes else CallCancelled if error.kind == m.CANCELLED else CallFailed
+    base: type[CallFailed] = CallCancelled if error.kind == m.CANCELLED else CallFailed
+    if DEAD in error.codes:
+        base = ActorDiedError
+    elif RESTARTED in error.codes:
+        base = ActorUnavailableError
     made = failed_as(_class_of(error, function), base)(f"{name}: {error.message}", error.codes, error.stack)
     made.task, made.attempt, made.agent = error.task, error.attempt, error.agent
     attempt = f", attempt {error.attempt}" if error.attempt else ""
@@ -30,7 +36,7 @@ def _class_of(error: m.TaskError, function: Callable[..., Any] | None) -> Any:
     """The class of the exception that a function raised, as it is known here: nothing is imported for it."""
     spaces = [getattr(function, "__globals__", {}), vars(sys.modules["__main__"]), vars(builtins)]
     for code in error.codes:
-        if code in ("CallFailed", "CallCancelled", "ActorDiedError", DEAD):  # the next is of what was called there
+        if code in _OWN:  # the next is of what was called there
             continue
         first, *rest = code.split(".")
         for space in spaces:
