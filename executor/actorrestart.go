@@ -99,7 +99,12 @@ func (l *actorLives) saved(number uint64, state *comms.ActorState) {
 		return // of the process before, or a repeat
 	}
 	l.state, l.reached = state, number
-	l.log = slices.DeleteFunc(l.log, func(it comms.ActorCall) bool { return it.Name.Number <= number })
+	n := 0
+	for n < len(l.log) && l.log[n].Name.Number <= number {
+		n++
+	}
+	clear(l.log[:n]) // their arguments
+	l.log = l.log[n:]
 }
 
 // restart prepares an actor whose process has died for another: its open calls are then those that the new one is to get.

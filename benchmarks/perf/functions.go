@@ -25,6 +25,8 @@ const (
 	funcFan     = "cascade-perf-fan"
 	funcHold    = "cascade-perf-hold"
 	funcSize    = "cascade-perf-size"
+
+	classCounter = "cascade-perf-counter"
 )
 
 var registered sync.Once
@@ -48,6 +50,7 @@ func Register() {
 		callFan = cascade.Func1(funcFan, fan, "n -> out")
 		callHold = cascade.Gen0(funcHold, hold, "-> out")
 		callSize = cascade.Func1(funcSize, sizeOf, "x -> out")
+		registerActors()
 	})
 }
 

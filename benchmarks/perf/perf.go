@@ -67,6 +67,7 @@ func measures() []measure {
 		{[]string{"wait_1k", "wait_100k"}, callWaits},
 		{[]string{"put_1KiB"}, putValues},
 		{[]string{"call_memory"}, callMemory},
+		{actorFigures, goActors},
 		{[]string{"python_noop", "python_noop_p50"}, pythonNoop},
 		{[]string{"python_array_handover_1GiB"}, pythonHandover},
 		{pythonCallFigures, pythonCalls},

@@ -47,6 +47,7 @@ func TestQuick(t *testing.T) {
 		"noop_independent", "noop_submits", "noop_fused", "chain_step", "chain_step_queued",
 		"task_latency_p50", "task_latency_p99", "final_fsync_p50", "put_1MiB", "put_inplace_1MiB", "put_1KiB_iops", "get_latency",
 		"call_latency_p50", "calls_async", "calls_async_cpu", "calls_nested", "calls_nested_cpu", "wait_50", "wait_500", "put_1KiB", "call_memory",
+		"actor_call", "actor_call_exact", "actor_calls_async", "actor_calls_async_cpu", "actor_calls_exact", "actor_calls_exact_cpu", "actor_create", "actor_restart",
 		"submit_1k", "plan_1k", "yaml_1k", "metg50_stencil_wide", "metg50_stencil_narrow",
 		"python_noop", "python_noop_p50", "python_array_handover_8MiB",
 		"python_call_latency_p50", "python_calls_async", "python_calls_async_cpu", "python_wait_50", "python_put_1KiB", "python_get_8MiB",

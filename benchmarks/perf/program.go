@@ -181,6 +181,17 @@ func (p *caller) answer(q question) ([]float64, error) {
 	case "relay":
 		rtt, err := relayRTT(q.N)
 		return []float64{microseconds(rtt)}, err
+	case "echo":
+		rtt, err := echoRTT(q.N)
+		return []float64{microseconds(rtt)}, err
+	case "actor":
+		return p.actorLatency(ctx, q.N, q.M)
+	case "actor burst":
+		return timedOnce(func() error { return p.actorBurst(ctx, q.N, q.M) })
+	case "actor create":
+		return timedOnce(func() error { return p.actorCreate(ctx, q.N) })
+	case "actor restart":
+		return p.actorRestart(ctx, q.N)
 	case "burst":
 		return timedOnce(func() error { return p.burst(ctx, q.N) })
 	case "nested":

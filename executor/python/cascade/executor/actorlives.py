@@ -7,6 +7,7 @@ It all is where the calls are made: when that is lost no caller is left. The loc
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -66,7 +67,7 @@ class Lives:
             self._items.pop(number, None)
         if state is not None and number > self._reached:
             self._state, self._reached = state, number
-            for n in [n for n in self._items if n <= number]:
+            for n in list(itertools.takewhile(lambda n: n <= number, self._items)):  # they are in order
                 del self._items[n]
 
     def may(self) -> bool:
