@@ -97,6 +97,7 @@ func workloads() (all []workload) {
 		shape("tree", args{"leaves": 1 << 13}, args{"leaves": 16}),
 	)
 	all = append(all, called()...)
+	all = append(all, actors()...)
 	all = append(all, handovers()...)
 	all = append(all,
 		workload{number: 6, suite: "work", name: "sdmi", kind: "sdmi", full: args{"n": 1000, "m": 16}, short: args{"n": 20, "m": 4}, limit: limit, metrics: wall()},
@@ -140,6 +141,20 @@ func called() (all []workload) {
 		all = append(all, w)
 	}
 	return all
+}
+
+// actors are objects in processes of their own, that a program makes and calls.
+func actors() (all []workload) {
+	for _, a := range []struct {
+		name     string
+		n, short int
+		unit     string
+	}{{"sync", 1000, 10, "calls/s"}, {"async", 10_000, 100, "calls/s"}, {"create", 20, 2, "actors/s"}} {
+		all = append(all, workload{number: 15, suite: "actors", name: "actors " + a.name, kind: "actors_" + a.name, full: args{"n": a.n}, short: args{"n": a.short},
+			limit: time.Minute, metrics: []metric{more("", a.unit, rate)}})
+	}
+	return append(all, workload{number: 15, suite: "actors", name: "actors restart", kind: "actors_restart", full: args{"times": 5}, short: args{"times": 1},
+		limit: time.Minute, metrics: []metric{less("", "ms", scaled("last", 1e3))}})
 }
 
 // handovers are arrays of growing size, from one task to four others.

@@ -105,6 +105,54 @@ class System:
             raise WrongResult(f"{seen} results, want {n}")
         return {"seconds": took, "tasks": n}
 
+    def actors_sync(self, n: int) -> dict[str, float]:
+        """One call of an actor after another."""
+        a = self.actor()
+        return self.called(n, lambda n: sum(self.told([self.tell(a, 1)])[0] for _ in range(n)))
+
+    def actors_async(self, n: int) -> dict[str, float]:
+        """Calls of an actor in a burst."""
+        a = self.actor()
+        return self.called(n, lambda n: sum(self.told([self.tell(a, 1) for _ in range(n)])))
+
+    def actors_create(self, n: int) -> dict[str, float]:
+        """Actors that are made and called once."""
+
+        def create(n: int) -> int:
+            actors = [self.actor() for _ in range(n)]
+            return sum(self.told([self.tell(a, 1) for a in actors]))
+
+        return self.called(n, create)
+
+    def actors_restart(self, times: int) -> dict[str, float]:
+        """From SIGKILL for the process of an actor to the answer of the next call of it."""
+        took = []
+        for _ in range(times + 1):
+            a = self.restartable()
+            pid = self.told([a.pid.remote()])[0]
+            began = time.perf_counter()
+            os.kill(pid, signal.SIGKILL)
+            if self.told([self.tell(a, 1)]) != [1]:
+                raise WrongResult("the actor answers something else")
+            took.append(time.perf_counter() - began)
+        return {"last": statistics.median(took[1:])}
+
+    def actor(self) -> Any:
+        """Makes an actor of kernels.Counter, which needs no core while it waits for calls."""
+        raise Unsupported("no actors")
+
+    def restartable(self) -> Any:
+        """Makes one that is restarted when its process dies; a call that is open then runs again."""
+        raise Unsupported("actors are not restarted")
+
+    def tell(self, actor: Any, x: Any) -> Any:
+        """Calls its method echo; a future."""
+        return actor.echo.remote(x)
+
+    def told(self, futures: list[Any]) -> list[Any]:
+        """The results of such calls."""
+        return self.get(futures)
+
     caller: Any = None
 
     def call(self, function: Any, *args: Any) -> Any:

@@ -23,6 +23,20 @@ def echo(x: Any) -> Any:
     return x
 
 
+class Counter:
+    """An actor."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def echo(self, x: Any) -> Any:
+        self.calls += 1
+        return x
+
+    def pid(self) -> int:
+        return os.getpid()
+
+
 def length(x: bytes) -> int:
     return len(x)
 

@@ -38,9 +38,20 @@ class Cascade(System):
 
     def call(self, function: Any, *args: Any) -> Any:
         """Calls in a session of this program on the cluster, which opens with the first."""
+        self.opened()
+        return remote(function).remote(*args)
+
+    def opened(self) -> None:
         if not cascade.is_initialized():
             cascade.init(self.cluster.address, pip=PACKAGES, py_modules=MODULES, env=VARIABLES, log_to_driver=False)
-        return remote(function).remote(*args)
+
+    def actor(self) -> Any:
+        self.opened()
+        return remote(kernels.Counter).remote()
+
+    def restartable(self) -> Any:
+        self.opened()
+        return remote(kernels.Counter).options(max_restarts=1, max_task_retries=1).remote()
 
     def get(self, futures: list[Any]) -> list[Any]:
         return cascade.get(futures)

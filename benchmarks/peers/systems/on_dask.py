@@ -69,6 +69,15 @@ class Dask(System):
     def put(self, value: Any) -> Any:
         return self.client.scatter(value, hash=False)
 
+    def actor(self) -> Any:
+        return self.client.submit(kernels.Counter, pure=False, actor=True).result()
+
+    def tell(self, actor: Any, x: Any) -> Any:
+        return actor.echo(x)
+
+    def told(self, futures: list[Any]) -> list[Any]:
+        return [f.result() for f in futures]
+
     def workers(self) -> list[int]:
         return list(self.client.run(os.getpid).values())
 

@@ -76,6 +76,12 @@ class Ray(System):
         for ref in numbers.remote(n):
             yield ray.get(ref)
 
+    def actor(self) -> Any:
+        return Counter.remote()
+
+    def restartable(self) -> Any:
+        return Counter.options(max_restarts=1, max_task_retries=1).remote()
+
     def workers(self) -> list[int]:
         """Ray has more of them than have worked; they say what they are in their command lines."""
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if command(pid).startswith("ray::")]
@@ -137,6 +143,9 @@ class OnHosts(Ray):
         array = self.remote[kernels.make].options(resources={"host0": 1}).remote(size)
         far = self.remote[kernels.far]
         return [tuple(x) for x in ray.get([far.options(resources={f"host{i}": 1}).remote(None, array) for i in range(1, consumers + 1)])]
+
+
+Counter = ray.remote(num_cpus=0)(kernels.Counter)
 
 
 def command(pid: int) -> str:

@@ -125,6 +125,7 @@ func (r *runner) answer(ctx context.Context, q request) answer {
 		"noop": r.noop, "latency": r.latency, "chain": r.chain, "fan": r.fan, "merge": r.merge, "tree": r.tree, "memory": r.memory,
 		"handover": r.handover, "broadcast": r.broadcast, "repeat": r.repeat, "trace": r.trace, "kill": r.kill,
 		"calls_sync": r.callsSync, "calls_async": r.callsAsync, "calls_nested": r.callsNested, "calls_wait": r.waits, "calls_put": r.puts, "calls_stream": r.streams,
+		"actors_sync": r.actorsSync, "actors_async": r.actorsAsync, "actors_create": r.actorsCreate, "actors_restart": r.actorsRestart,
 	}
 	measure, ok := workloads[q.Workload]
 	if !ok {
