@@ -29,7 +29,7 @@ type fileSpec struct {
 	Class       bool              `json:"class"`
 	Searcher    []string          `json:"searcher"`
 	Space       space.Space       `json:"space"`
-	Points      []map[string]any  `json:"points_to_evaluate"`
+	Points      []core.Values     `json:"points_to_evaluate"`
 	Constant    bool              `json:"constant_grid_search"`
 	Metric      string            `json:"metric"`
 	Mode        string            `json:"mode"`
@@ -76,6 +76,13 @@ func parse(text []byte, dir string) (*Tuner, error) {
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, err
 	}
+	if top, ok := tree.(map[string]any); ok {
+		for _, key := range []string{"space", "points_to_evaluate"} { // here 1.0 is a float; a count is a count also as 1e3
+			if x, ok := top[key]; ok {
+				top[key] = space.Exact(x)
+			}
+		}
+	}
 	b, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
@@ -102,7 +109,7 @@ func unknownKey(err error) error {
 }
 
 func (f *fileSpec) tuner(dir string) (*Tuner, error) {
-	t := &Tuner{Name: f.Name, Storage: filepath.Join(dir, "experiments"), Space: f.Space, Points: f.Points, Constant: f.Constant, Limit: f.Limit,
+	t := &Tuner{Name: f.Name, Storage: filepath.Join(dir, "experiments"), Space: f.Space, Points: points(f.Points), Constant: f.Constant, Limit: f.Limit,
 		Trainable: Command(CommandSpec{Args: f.Command, Env: f.Environment, Dir: dir, Lockstep: f.Lockstep}), Executor: Local(f.Slots),
 		Options: Options{Metric: f.Metric, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
 			Keep: f.Checkpoints.Keep, KeepBy: f.Checkpoints.By, Every: f.Checkpoints.Every, AtEnd: f.Checkpoints.AtEnd}}

@@ -22,19 +22,19 @@ const SpecFile = "experiment.json"
 // Spec is what the folder of an experiment says of it. Parts that are Go code alone are named, and a program that
 // resumes the experiment provides them.
 type Spec struct {
-	Format    int              `json:"format"` // 1
-	Name      string           `json:"name"`
-	Created   time.Time        `json:"created,omitzero"`
-	Trainable Trainable        `json:"trainable"`
-	Space     space.Space      `json:"space,omitempty"`
-	Points    []map[string]any `json:"points_to_evaluate,omitempty"`
-	Constant  bool             `json:"constant_grid_search,omitempty"`
-	Limit     int              `json:"max_concurrent,omitempty"`
-	Trials    int              `json:"trials"` // how many there may be; -1: until the searcher has no more
-	Options   core.Options     `json:"options"`
-	Scheduler SchedulerSpec    `json:"scheduler"`
-	Searcher  *SearcherSpec    `json:"searcher,omitempty"`
-	Own       []string         `json:"own,omitempty"` // "space", "searcher", "scheduler", "stopper": they are Go code
+	Format    int           `json:"format"` // 1
+	Name      string        `json:"name"`
+	Created   time.Time     `json:"created,omitzero"`
+	Trainable Trainable     `json:"trainable"`
+	Space     space.Space   `json:"space,omitempty"`
+	Points    []core.Values `json:"points_to_evaluate,omitempty"`
+	Constant  bool          `json:"constant_grid_search,omitempty"`
+	Limit     int           `json:"max_concurrent,omitempty"`
+	Trials    int           `json:"trials"` // how many there may be; -1: until the searcher has no more
+	Options   core.Options  `json:"options"`
+	Scheduler SchedulerSpec `json:"scheduler"`
+	Searcher  *SearcherSpec `json:"searcher,omitempty"`
+	Own       []string      `json:"own,omitempty"` // "space", "searcher", "scheduler", "stopper": they are Go code
 }
 
 // SchedulerSpec is a scheduler in a file: {"type": "asha", "max_t": 27}.
@@ -136,8 +136,15 @@ func checked(s core.Scheduler) error {
 
 // spec describes the tuner for its folder.
 func (t *Tuner) spec() (*Spec, error) {
-	s := &Spec{Format: 1, Name: t.Name, Created: time.Now().UTC(), Trainable: t.Trainable, Points: t.Points, Constant: t.Constant, Limit: t.Limit,
+	s := &Spec{Format: 1, Name: t.Name, Created: time.Now().UTC(), Trainable: t.Trainable, Constant: t.Constant, Limit: t.Limit,
 		Options: t.Options, Scheduler: SchedulerSpec{t.Scheduler}}
+	for i, p := range t.Points {
+		x, err := core.Canonical(p)
+		if err != nil {
+			return nil, fmt.Errorf("point %d to evaluate: %w", i, err)
+		}
+		s.Points = append(s.Points, x.(map[string]any))
+	}
 	if _, err := json.Marshal(t.Space); err == nil {
 		s.Space = t.Space
 	} else {
@@ -154,6 +161,15 @@ func (t *Tuner) spec() (*Spec, error) {
 		s.Own = append(s.Own, "stopper")
 	}
 	return s, nil
+}
+
+// points are configurations as a tuner has them.
+func points(of []core.Values) []map[string]any {
+	var out []map[string]any
+	for _, p := range of {
+		out = append(out, p)
+	}
+	return out
 }
 
 // ReadSpec reads the specification of the experiment in a folder.
@@ -203,7 +219,7 @@ func (s *Spec) complete(t *Tuner) error {
 		}
 	}
 	stopper := t.Options.Stopper
-	t.Name, t.Options, t.Points, t.Constant, t.Limit = s.Name, s.Options, s.Points, s.Constant, s.Limit
+	t.Name, t.Options, t.Points, t.Constant, t.Limit = s.Name, s.Options, points(s.Points), s.Constant, s.Limit
 	t.Options.Stopper = stopper
 	if s.Space != nil {
 		t.Space = s.Space
