@@ -33,7 +33,7 @@ func (g *Grid) Export(folder, format string) error {
 		"json": {"result.json", writeLines}, "csv": {"progress.csv", writeCSV}, "tensorboard": {"events.out.tfevents.0.cascade", writeEvents},
 	}[format]
 	if !ok {
-		return fmt.Errorf("there is no format %q: use json, csv or tensorboard", format)
+		return noSuch("format", format, Formats)
 	}
 	for i := range g.Trials {
 		o := &g.Trials[i]

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/space"
 )
@@ -99,6 +101,10 @@ func parse(text []byte, dir string) (*Tuner, error) {
 // unknownKey says in words of YAML what the decoder says in words of JSON.
 func unknownKey(err error) error {
 	if _, key, ok := strings.Cut(err.Error(), "unknown field "); ok {
+		name := strings.Trim(key, `"`)
+		if hint := dag.DidYouMean(name, keys()); hint != "" {
+			return fmt.Errorf("there is no key %s: %s", key, hint)
+		}
 		return fmt.Errorf("there is no key %s", key)
 	}
 	var wrong *json.UnmarshalTypeError
@@ -106,6 +112,21 @@ func unknownKey(err error) error {
 		return fmt.Errorf("key %s: it is a %s", wrong.Field, wrong.Value)
 	}
 	return err
+}
+
+// keys are those of a file, and of its checkpoints.
+func keys() (all []string) {
+	var in func(t reflect.Type)
+	in = func(t reflect.Type) {
+		for f := range t.Fields() {
+			all = append(all, f.Tag.Get("json"))
+			if f.Type.Kind() == reflect.Struct {
+				in(f.Type)
+			}
+		}
+	}
+	in(reflect.TypeFor[fileSpec]())
+	return all
 }
 
 func (f *fileSpec) tuner(dir string) (*Tuner, error) {

@@ -142,7 +142,7 @@ func (g *Grid) Best(q Query) (*Outcome, float64, error) {
 		scope = map[bool]string{true: "max", false: "min"}[more]
 	case "last", "avg", "last-5-avg", "last-10-avg":
 	default:
-		return nil, 0, fmt.Errorf("there is no scope %q: use last, all, avg, last-5-avg or last-10-avg", scope)
+		return nil, 0, noSuch("scope", scope, []string{"last", "all", "avg", "last-5-avg", "last-10-avg"})
 	}
 	var best *Outcome
 	value, odd := math.NaN(), 0

@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/sched"
 	"github.com/cascade-run/cascade/tune/search"
@@ -99,7 +103,7 @@ func (s *SchedulerSpec) UnmarshalJSON(b []byte) error {
 	}
 	fresh, ok := schedulers[name]
 	if !ok {
-		return fmt.Errorf("scheduler: there is no type %q: use fifo, asha, hyperband, median or pbt", name)
+		return fmt.Errorf("scheduler: %w", noSuch("type", name, slices.Sorted(maps.Keys(schedulers))))
 	}
 	delete(m, "type")
 	rest, err := json.Marshal(m)
@@ -117,7 +121,10 @@ func (s *SchedulerSpec) UnmarshalJSON(b []byte) error {
 
 // Scheduler returns a fresh one by the rules in a text, such as `{"type": "asha", "max_t": 27}`, or by a name alone.
 func Scheduler(text string) (core.Scheduler, error) {
-	if _, ok := schedulers[text]; ok {
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		if _, ok := schedulers[text]; !ok {
+			return nil, noSuch("scheduler", text, slices.Sorted(maps.Keys(schedulers)))
+		}
 		text = `{"type": "` + text + `"}`
 	}
 	var s SchedulerSpec
@@ -125,6 +132,16 @@ func Scheduler(text string) (core.Scheduler, error) {
 		return nil, err
 	}
 	return s.Scheduler, checked(s.Scheduler)
+}
+
+// noSuch is the error of a name that is not one of a list: with the one that may have been meant, and the list.
+func noSuch(what, name string, known []string) error {
+	last := len(known) - 1
+	hint := dag.DidYouMean(name, known)
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	return fmt.Errorf("there is no %s %q%s: use %s or %s", what, name, hint, strings.Join(known[:last], ", "), known[last])
 }
 
 func checked(s core.Scheduler) error {

@@ -15,7 +15,7 @@ import numpy as np
 os.environ["PATH"] = sys.argv[1] + os.pathsep + os.environ["PATH"]
 
 from cascade import tune  # noqa: E402
-from cascade.tune.schedulers import ASHAScheduler, PopulationBasedTraining  # noqa: E402
+from cascade.tune.schedulers import ASHAScheduler, PopulationBasedTraining, create_scheduler  # noqa: E402
 from cascade.tune.search import FINISHED, BasicVariantGenerator, ConcurrencyLimiter, Searcher  # noqa: E402
 
 FOLDER = sys.argv[2]
@@ -208,6 +208,7 @@ def refusals():
         "budget": lambda: tune.TuneConfig(time_budget_s="1h"),
         "failures": lambda: tune.FailureConfig(max_failures=None),
         "keep": lambda: tune.CheckpointConfig(num_to_keep="all"),
+        "scheduler": lambda: create_scheduler("mediann"),
         "nan": lambda: search("nan", odd, {"x": tune.grid_search([math.nan, math.inf])}, "n").get_best_result(),
         "none": lambda: search("none", odd, {"x": tune.grid_search([None])}, "n").get_best_result(),
         "missing": lambda: search("missing", odd, {"x": 1}).get_best_result("m", "max"),
