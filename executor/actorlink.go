@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -215,7 +216,7 @@ func (p *actorProcess) dial() {
 	defer cancel()
 	link, err := comms.Dial(ctx, p.addr, actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p))
 	if err != nil {
-		p.end(fmt.Sprintf("connect to its process: %v", err), nil)
+		p.gone(err)
 		return
 	}
 	p.mu.Lock()
@@ -228,6 +229,34 @@ func (p *actorProcess) dial() {
 		return
 	}
 	p.flush()
+}
+
+// gone ends what waits for a process to which no link is made any more. The agent, whose child that was, tells how it ended.
+func (p *actorProcess) gone(failed error) {
+	r, s := p.of.run, p.row.state
+	c, w := r.called(), newWaiter()
+	c.mu.Lock()
+	if s.end == nil {
+		s.sets = append(s.sets, w)
+	} else {
+		w.signal()
+	}
+	c.mu.Unlock()
+	late := time.NewTimer(dialTimeout)
+	defer late.Stop()
+	select {
+	case <-w.wake:
+	case <-late.C:
+	case <-r.ctx.Done():
+	}
+	c.mu.Lock()
+	end := s.end
+	c.mu.Unlock()
+	if end == nil || end.Error == nil {
+		p.end(fmt.Sprintf("connect to its process: %v", failed), nil)
+		return
+	}
+	p.end(strings.Replace(end.Error.Message, "its executor", "its process", 1), end.Error)
 }
 
 // unanswered lists the calls that were made and have no answer, those of each handle in order. mu is held.
@@ -262,7 +291,7 @@ func (p *actorProcess) add(m *actorCall) (due bool) {
 	if why != nil || m.state != nil && m.ended() {
 		p.mu.Unlock()
 		if why != nil && m.state != nil {
-			m.end(&comms.CallEnd{Error: why})
+			m.end(&comms.CallEnd{Error: m.failed(why)})
 		}
 		return false
 	}
@@ -410,7 +439,7 @@ func (p *actorProcess) end(text string, cause *comms.TaskError) {
 	slices.SortFunc(open, func(a, b *actorCall) int { return cmp.Compare(a.item.Name.Number, b.item.Name.Number) })
 	for _, m := range open {
 		if m.state != nil {
-			m.end(&comms.CallEnd{Error: t})
+			m.end(&comms.CallEnd{Error: m.failed(t)})
 		}
 	}
 	if link != nil {
