@@ -200,6 +200,7 @@ func TestActorEnds(t *testing.T) {
 		{name: "a panic", do: do("panic"), says: []string{"panic: boom"}},
 		{name: "the constructor", start: -1, do: do("pid"), is: errNoTally, says: []string{"the constructor failed", "start at -1"}, then: errNoTally},
 		{name: "exit", do: do("exit"), then: cascade.ErrActorDead},
+		{name: "a signal", do: do("die"), is: cascade.ErrActorDead, says: []string{"Do", "its process died: ended by SIGKILL"}, then: cascade.ErrActorDead},
 		{name: "kill", do: func(a cascade.Actor[tally]) error {
 			f := tallyDo.Go(ctx, a, cascade.Val("wait"))
 			a.Kill("enough")

@@ -511,6 +511,16 @@ func (m *actorCall) end(e *comms.CallEnd) {
 	}
 }
 
+// failed is the error of a call whose actor has ended: it names the class and the method.
+func (m *actorCall) failed(why *comms.TaskError) *comms.TaskError {
+	if why.Task != ActorsFunction {
+		return why
+	}
+	t := *why
+	t.Task = m.name()
+	return &t
+}
+
 // ended tells whether a call has ended.
 func (m *actorCall) ended() bool {
 	c := m.state.run.called()

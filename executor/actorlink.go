@@ -9,6 +9,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -227,7 +228,7 @@ func (p *actorProcess) dial() {
 	defer cancel()
 	link, err := comms.Dial(ctx, p.addr, actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p))
 	if err != nil {
-		p.fallen(fmt.Sprintf("connect to its process: %v", err), nil)
+		p.gone(err)
 		return
 	}
 	p.mu.Lock()
@@ -240,6 +241,36 @@ func (p *actorProcess) dial() {
 		return
 	}
 	p.flush()
+}
+
+// gone is what follows when no link to the process is made any more. The agent, whose child that was, tells how it ended.
+func (p *actorProcess) gone(failed error) {
+	p.mu.Lock()
+	r, s := p.of.run, p.row.state
+	p.mu.Unlock()
+	c, w := r.called(), newWaiter()
+	c.mu.Lock()
+	if s.end == nil {
+		s.sets = append(s.sets, w)
+	} else {
+		w.signal()
+	}
+	c.mu.Unlock()
+	late := time.NewTimer(dialTimeout)
+	defer late.Stop()
+	select {
+	case <-w.wake:
+	case <-late.C:
+	case <-r.ctx.Done():
+	}
+	c.mu.Lock()
+	end := s.end
+	c.mu.Unlock()
+	if end == nil || end.Error == nil {
+		p.fallen(fmt.Sprintf("connect to its process: %v", failed), nil)
+		return
+	}
+	p.fallen(strings.Replace(end.Error.Message, "its executor", "its process", 1), end.Error)
 }
 
 // unanswered lists the calls that were made and have no answer, those of each handle in order. mu is held.
@@ -271,7 +302,7 @@ func (p *actorProcess) add(m *actorCall) (due bool) {
 	if why != nil || m.state != nil && m.ended() {
 		p.mu.Unlock()
 		if why != nil && m.state != nil {
-			m.end(&comms.CallEnd{Error: why})
+			m.end(&comms.CallEnd{Error: m.failed(why)})
 		}
 		return false
 	}

@@ -210,7 +210,7 @@ func finish(all []*actorCall, t *comms.TaskError) {
 	slices.SortFunc(all, func(a, b *actorCall) int { return cmp.Compare(a.item.Name.Number, b.item.Name.Number) })
 	for _, m := range all {
 		if m.state != nil {
-			m.end(&comms.CallEnd{Error: cmp.Or(t, m.actor.dead)})
+			m.end(&comms.CallEnd{Error: m.failed(cmp.Or(t, m.actor.dead))})
 		}
 	}
 }

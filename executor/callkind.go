@@ -52,7 +52,7 @@ func (r *run) callKind(c *calls, fn *Func, o *CallOptions) (uint32, error) {
 	if id := c.kinds[key]; id != 0 {
 		return id, nil
 	}
-	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Environment: o.Environment, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here}
+	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Environment: o.Environment, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here, Stateful: fn.Name == ActorsFunction}
 	var err error
 	if k.Resources, err = needs(o.Resources); err != nil {
 		return 0, err

@@ -106,7 +106,7 @@ func (c *CommandSpec) command(ctx context.Context, t *Trial, folder string) (*ex
 	flat, args := t.Values().Flat(), make([]string, len(c.Args))
 	filled := func(text string) string {
 		for k, v := range flat {
-			text = strings.ReplaceAll(text, "{"+k+"}", fmt.Sprint(v))
+			text = strings.ReplaceAll(text, "{"+k+"}", core.Text(v))
 		}
 		return text
 	}

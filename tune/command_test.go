@@ -37,6 +37,7 @@ func TestCommands(t *testing.T) {
 		{"one that ignores its stop is killed with what it has started", `trap '' TERM; sleep 1000 & echo $! > "$CASCADE_TUNE_FOLDER/child"; echo '{"loss": 1}'; wait; wait`, false,
 			tune.Options{Stop: []core.Condition{{Key: "loss", Value: 1}}}, core.Terminated, 1, ""},
 		{"a missing metric", `echo '{"acc": 1}'`, false, tune.Options{Metric: "loss"}, core.Errored, 1, `no metric "loss", it has: acc`},
+		{"null", `echo '{"loss": null}'`, false, tune.Options{Metric: "loss"}, core.Errored, 1, `is no number but null`},
 		{"no number", `echo '{"loss": "much"}'`, false, tune.Options{Metric: "loss"}, core.Errored, 1, `is no number but "much"`},
 		{"NaN is a number", `echo '{"loss": "NaN"}'`, false, tune.Options{Metric: "loss"}, core.Terminated, 1, ""},
 		{"a line without end", `head -c 3000000 /dev/zero | tr '\0' x`, false, tune.Options{}, core.Errored, 0, "more than 1048576 bytes"},

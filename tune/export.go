@@ -17,6 +17,7 @@ import (
 	"encoding/binary"
 
 	"github.com/cascade-run/cascade/tune/core"
+	"github.com/cascade-run/cascade/tune/space"
 )
 
 // Formats are what Export writes: "json" is a file result.json of lines for each trial, "csv" a file progress.csv,
@@ -32,7 +33,7 @@ func (g *Grid) Export(folder, format string) error {
 		"json": {"result.json", writeLines}, "csv": {"progress.csv", writeCSV}, "tensorboard": {"events.out.tfevents.0.cascade", writeEvents},
 	}[format]
 	if !ok {
-		return fmt.Errorf("there is no format %q: use json, csv or tensorboard", format)
+		return noSuch("format", format, Formats)
 	}
 	for i := range g.Trials {
 		o := &g.Trials[i]
@@ -108,8 +109,8 @@ func writeCSV(w io.Writer, o *Outcome, h []core.Result) error {
 	for i := range h {
 		m, line := row(o, &h[i]), make([]string, len(columns))
 		for j, k := range columns {
-			if v, ok := m[k]; ok {
-				line[j] = fmt.Sprint(v)
+			if v := m[k]; v != nil { // none, and null, are an empty field
+				line[j] = core.Text(space.Exact(v))
 			}
 		}
 		if err := c.Write(line); err != nil {

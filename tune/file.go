@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/space"
 )
@@ -29,7 +31,7 @@ type fileSpec struct {
 	Class       bool              `json:"class"`
 	Searcher    []string          `json:"searcher"`
 	Space       space.Space       `json:"space"`
-	Points      []map[string]any  `json:"points_to_evaluate"`
+	Points      []core.Values     `json:"points_to_evaluate"`
 	Constant    bool              `json:"constant_grid_search"`
 	Metric      string            `json:"metric"`
 	Mode        string            `json:"mode"`
@@ -76,6 +78,13 @@ func parse(text []byte, dir string) (*Tuner, error) {
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, err
 	}
+	if top, ok := tree.(map[string]any); ok {
+		for _, key := range []string{"space", "points_to_evaluate"} { // here 1.0 is a float; a count is a count also as 1e3
+			if x, ok := top[key]; ok {
+				top[key] = space.Exact(x)
+			}
+		}
+	}
 	b, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
@@ -92,6 +101,10 @@ func parse(text []byte, dir string) (*Tuner, error) {
 // unknownKey says in words of YAML what the decoder says in words of JSON.
 func unknownKey(err error) error {
 	if _, key, ok := strings.Cut(err.Error(), "unknown field "); ok {
+		name := strings.Trim(key, `"`)
+		if hint := dag.DidYouMean(name, keys()); hint != "" {
+			return fmt.Errorf("there is no key %s: %s", key, hint)
+		}
 		return fmt.Errorf("there is no key %s", key)
 	}
 	var wrong *json.UnmarshalTypeError
@@ -101,8 +114,23 @@ func unknownKey(err error) error {
 	return err
 }
 
+// keys are those of a file, and of its checkpoints.
+func keys() (all []string) {
+	var in func(t reflect.Type)
+	in = func(t reflect.Type) {
+		for f := range t.Fields() {
+			all = append(all, f.Tag.Get("json"))
+			if f.Type.Kind() == reflect.Struct {
+				in(f.Type)
+			}
+		}
+	}
+	in(reflect.TypeFor[fileSpec]())
+	return all
+}
+
 func (f *fileSpec) tuner(dir string) (*Tuner, error) {
-	t := &Tuner{Name: f.Name, Storage: filepath.Join(dir, "experiments"), Space: f.Space, Points: f.Points, Constant: f.Constant, Limit: f.Limit,
+	t := &Tuner{Name: f.Name, Storage: filepath.Join(dir, "experiments"), Space: f.Space, Points: points(f.Points), Constant: f.Constant, Limit: f.Limit,
 		Trainable: Command(CommandSpec{Args: f.Command, Env: f.Environment, Dir: dir, Lockstep: f.Lockstep}), Executor: Local(f.Slots),
 		Options: Options{Metric: f.Metric, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
 			Keep: f.Checkpoints.Keep, KeepBy: f.Checkpoints.By, Every: f.Checkpoints.Every, AtEnd: f.Checkpoints.AtEnd}}

@@ -142,10 +142,10 @@ func (g *Grid) Best(q Query) (*Outcome, float64, error) {
 		scope = map[bool]string{true: "max", false: "min"}[more]
 	case "last", "avg", "last-5-avg", "last-10-avg":
 	default:
-		return nil, 0, fmt.Errorf("there is no scope %q: use last, all, avg, last-5-avg or last-10-avg", scope)
+		return nil, 0, noSuch("scope", scope, []string{"last", "all", "avg", "last-5-avg", "last-10-avg"})
 	}
 	var best *Outcome
-	value := math.NaN()
+	value, odd := math.NaN(), 0
 	for i := range g.Trials {
 		t := g.Trials[i].trial
 		if metric != g.Options.Metric {
@@ -157,6 +157,9 @@ func (g *Grid) Best(q Query) (*Outcome, float64, error) {
 		}
 		x := t.Score(scope)
 		if math.IsNaN(x) || math.IsInf(x, 0) && !q.Any {
+			if len(t.Scores) > 0 {
+				odd++
+			}
 			continue
 		}
 		if best == nil || more && x > value || !more && x < value {
@@ -164,7 +167,11 @@ func (g *Grid) Best(q Query) (*Outcome, float64, error) {
 		}
 	}
 	if best == nil {
-		return nil, value, fmt.Errorf("%w %q", ErrNoResults, metric)
+		err := fmt.Errorf("%w %q", ErrNoResults, metric)
+		if odd > 0 {
+			err = fmt.Errorf("%w: of %d trials it is not a number, infinite or missing", err, odd)
+		}
+		return nil, value, err
 	}
 	return best, value, nil
 }

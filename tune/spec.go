@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/sched"
 	"github.com/cascade-run/cascade/tune/search"
@@ -22,19 +26,19 @@ const SpecFile = "experiment.json"
 // Spec is what the folder of an experiment says of it. Parts that are Go code alone are named, and a program that
 // resumes the experiment provides them.
 type Spec struct {
-	Format    int              `json:"format"` // 1
-	Name      string           `json:"name"`
-	Created   time.Time        `json:"created,omitzero"`
-	Trainable Trainable        `json:"trainable"`
-	Space     space.Space      `json:"space,omitempty"`
-	Points    []map[string]any `json:"points_to_evaluate,omitempty"`
-	Constant  bool             `json:"constant_grid_search,omitempty"`
-	Limit     int              `json:"max_concurrent,omitempty"`
-	Trials    int              `json:"trials"` // how many there may be; -1: until the searcher has no more
-	Options   core.Options     `json:"options"`
-	Scheduler SchedulerSpec    `json:"scheduler"`
-	Searcher  *SearcherSpec    `json:"searcher,omitempty"`
-	Own       []string         `json:"own,omitempty"` // "space", "searcher", "scheduler", "stopper": they are Go code
+	Format    int           `json:"format"` // 1
+	Name      string        `json:"name"`
+	Created   time.Time     `json:"created,omitzero"`
+	Trainable Trainable     `json:"trainable"`
+	Space     space.Space   `json:"space,omitempty"`
+	Points    []core.Values `json:"points_to_evaluate,omitempty"`
+	Constant  bool          `json:"constant_grid_search,omitempty"`
+	Limit     int           `json:"max_concurrent,omitempty"`
+	Trials    int           `json:"trials"` // how many there may be; -1: until the searcher has no more
+	Options   core.Options  `json:"options"`
+	Scheduler SchedulerSpec `json:"scheduler"`
+	Searcher  *SearcherSpec `json:"searcher,omitempty"`
+	Own       []string      `json:"own,omitempty"` // "space", "searcher", "scheduler", "stopper": they are Go code
 }
 
 // SchedulerSpec is a scheduler in a file: {"type": "asha", "max_t": 27}.
@@ -99,7 +103,7 @@ func (s *SchedulerSpec) UnmarshalJSON(b []byte) error {
 	}
 	fresh, ok := schedulers[name]
 	if !ok {
-		return fmt.Errorf("scheduler: there is no type %q: use fifo, asha, hyperband, median or pbt", name)
+		return fmt.Errorf("scheduler: %w", noSuch("type", name, slices.Sorted(maps.Keys(schedulers))))
 	}
 	delete(m, "type")
 	rest, err := json.Marshal(m)
@@ -117,7 +121,10 @@ func (s *SchedulerSpec) UnmarshalJSON(b []byte) error {
 
 // Scheduler returns a fresh one by the rules in a text, such as `{"type": "asha", "max_t": 27}`, or by a name alone.
 func Scheduler(text string) (core.Scheduler, error) {
-	if _, ok := schedulers[text]; ok {
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		if _, ok := schedulers[text]; !ok {
+			return nil, noSuch("scheduler", text, slices.Sorted(maps.Keys(schedulers)))
+		}
 		text = `{"type": "` + text + `"}`
 	}
 	var s SchedulerSpec
@@ -125,6 +132,16 @@ func Scheduler(text string) (core.Scheduler, error) {
 		return nil, err
 	}
 	return s.Scheduler, checked(s.Scheduler)
+}
+
+// noSuch is the error of a name that is not one of a list: with the one that may have been meant, and the list.
+func noSuch(what, name string, known []string) error {
+	last := len(known) - 1
+	hint := dag.DidYouMean(name, known)
+	if hint != "" {
+		hint = " (" + hint + ")"
+	}
+	return fmt.Errorf("there is no %s %q%s: use %s or %s", what, name, hint, strings.Join(known[:last], ", "), known[last])
 }
 
 func checked(s core.Scheduler) error {
@@ -136,8 +153,15 @@ func checked(s core.Scheduler) error {
 
 // spec describes the tuner for its folder.
 func (t *Tuner) spec() (*Spec, error) {
-	s := &Spec{Format: 1, Name: t.Name, Created: time.Now().UTC(), Trainable: t.Trainable, Points: t.Points, Constant: t.Constant, Limit: t.Limit,
+	s := &Spec{Format: 1, Name: t.Name, Created: time.Now().UTC(), Trainable: t.Trainable, Constant: t.Constant, Limit: t.Limit,
 		Options: t.Options, Scheduler: SchedulerSpec{t.Scheduler}}
+	for i, p := range t.Points {
+		x, err := core.Canonical(p)
+		if err != nil {
+			return nil, fmt.Errorf("point %d to evaluate: %w", i, err)
+		}
+		s.Points = append(s.Points, x.(map[string]any))
+	}
 	if _, err := json.Marshal(t.Space); err == nil {
 		s.Space = t.Space
 	} else {
@@ -154,6 +178,15 @@ func (t *Tuner) spec() (*Spec, error) {
 		s.Own = append(s.Own, "stopper")
 	}
 	return s, nil
+}
+
+// points are configurations as a tuner has them.
+func points(of []core.Values) []map[string]any {
+	var out []map[string]any
+	for _, p := range of {
+		out = append(out, p)
+	}
+	return out
 }
 
 // ReadSpec reads the specification of the experiment in a folder.
@@ -203,7 +236,7 @@ func (s *Spec) complete(t *Tuner) error {
 		}
 	}
 	stopper := t.Options.Stopper
-	t.Name, t.Options, t.Points, t.Constant, t.Limit = s.Name, s.Options, s.Points, s.Constant, s.Limit
+	t.Name, t.Options, t.Points, t.Constant, t.Limit = s.Name, s.Options, points(s.Points), s.Constant, s.Limit
 	t.Options.Stopper = stopper
 	if s.Space != nil {
 		t.Space = s.Space

@@ -158,15 +158,20 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 	}
 	tr.story = append(tr.story, fmt.Sprintf("attempt %d: %s", comms.Try(s.attempt), e.Text()))
 	again, more := !final && j.stopped == nil, growth{}
-	if e.Kind.Retryable() {
+	switch {
+	case j.stateful(t): // another attempt would be without what its process had
+		again = false
+	case e.Kind.Retryable():
 		if tr.crashes++; tr.crashes >= poisonAfter {
 			again = false
 			e = &comms.TaskError{Kind: comms.ErrorPoison, Task: e.Task, Function: e.Function, Attempt: e.Attempt, Agent: e.Agent, Executor: e.Executor, Signal: e.Signal, LogTail: e.LogTail,
 				Message: fmt.Sprintf("it ended its executor %d times: %s", tr.crashes, strings.Join(tr.story, "; "))}
 		}
-	} else if more = c.enlarge(j, t, r, e); more.memory == 0 {
-		tr.fails++
-		again = again && tr.fails <= gs.group.Retries && j.retriesOn(t, e)
+	default:
+		if more = c.enlarge(j, t, r, e); more.memory == 0 {
+			tr.fails++
+			again = again && tr.fails <= gs.group.Retries && j.retriesOn(t, e)
+		}
 	}
 	switch {
 	case again && gs.ganged() && j.gangOf(t).spans():
@@ -193,6 +198,11 @@ func (c *Core) fail(j *job, t taskIndex, r *run, e *comms.TaskError, cause comms
 		c.stop(j, &comms.TaskError{Kind: comms.ErrorSkipped, Message: fmt.Sprintf("the job stopped because %s failed", e.Task)},
 			comms.Cause{Kind: comms.CauseTask, Ref: comms.DatasetRef{Task: t}})
 	}
+}
+
+// stateful tells whether a task is a call whose process had what no other attempt would have.
+func (j *job) stateful(t taskIndex) bool {
+	return j.dyn != nil && j.dyn.rows.at(t).shape != nil && j.dyn.rows.at(t).shape.kind.Stateful
 }
 
 // retriesOn tells whether a task is tried again after an error: a call may name the errors.

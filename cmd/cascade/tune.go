@@ -98,7 +98,7 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 			if n.Last == nil {
 				return nil
 			}
-			if x, ok := n.Last.Value(t.Options.Metric); ok && (math.IsNaN(best) || t.Options.Max && x > best || !t.Options.Max && x < best) {
+			if x, ok := n.Last.Value(t.Options.Metric); ok && finite(x) && (math.IsNaN(best) || t.Options.Max && x > best || !t.Options.Max && x < best) {
 				best = x
 				a.note("%s has the best %s so far: %g; ended: %d", core.TrialName(n.Trial), t.Options.Metric, x, ended)
 			}
@@ -124,6 +124,9 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 	}
 	return nil
 }
+
+// finite tells whether a value counts when trials are compared.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // errTrials says that trials of an experiment failed.
 var errTrials = errors.New("trials ended with errors")
@@ -193,10 +196,11 @@ func trialLineOf(g *tune.Grid, o *tune.Outcome) trialLine {
 func configText(o *tune.Outcome) string {
 	var parts []string
 	for k, v := range o.Config.Flat() {
+		text := core.Text(v)
 		if x, ok := v.(float64); ok {
-			v = strconv.FormatFloat(x, 'g', 4, 64)
+			text = strconv.FormatFloat(x, 'g', 4, 64)
 		}
-		parts = append(parts, fmt.Sprintf("%s=%v", k, v))
+		parts = append(parts, k+"="+text)
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, " ")

@@ -280,6 +280,15 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestText writes values for people.
+func TestText(t *testing.T) {
+	for want, x := range map[string]any{"null": nil, "a b": "a b", `[1,2.0,"x",null]`: []any{int64(1), 2.0, "x", nil}, `{"a":1}`: map[string]any{"a": int64(1)}, "true": true, "0.5": .5, "NaN": math.NaN()} {
+		if got := core.Text(x); got != want {
+			t.Errorf("%v is written %s, want %s", x, got, want)
+		}
+	}
+}
+
 // schedulers are fresh ones for random experiments.
 func schedulers(which int) core.Scheduler {
 	switch which {

@@ -67,6 +67,24 @@ func appendValue(b []byte, x any) (_ []byte, err error) {
 	return nil, fmt.Errorf("a value of type %T: use numbers, texts, lists and maps", x)
 }
 
+// Text returns a value as people read it: texts as they are, null for nil, lists and maps as JSON.
+func Text(x any) string {
+	switch x.(type) {
+	case nil, []any, map[string]any, Values:
+		return quoted(x)
+	}
+	return fmt.Sprint(x)
+}
+
+// quoted is a value as JSON.
+func quoted(x any) string {
+	b, err := appendValue(nil, x)
+	if err != nil {
+		return fmt.Sprint(x)
+	}
+	return string(b)
+}
+
 func appendFloat(b []byte, x float64) []byte {
 	switch {
 	case math.IsNaN(x):

@@ -141,7 +141,7 @@ func (c *Core) accept(t *Trial, r *Result, seq int) (Decision, bool) {
 
 func missing(metric string, r *Result) string {
 	if x, ok := r.Metrics[metric]; ok {
-		return fmt.Sprintf("the metric %q of result %d is no number but %q", metric, r.Iteration, fmt.Sprint(x))
+		return fmt.Sprintf("the metric %q of result %d is no number but %s", metric, r.Iteration, quoted(x))
 	}
 	names := make([]string, 0, len(r.Metrics))
 	for k := range r.Metrics {

@@ -168,7 +168,7 @@ func (s *PBT) explore(b *core.Board, t *core.Trial, generation int, donor core.V
 		}
 		r := b.Stream("pbt", strconv.Itoa(int(t.ID)), strconv.Itoa(generation), path)
 		in[key] = s.mutate(s.Mutations[path].(space.Domain), in[key], r)
-		tags = append(tags, fmt.Sprintf("%s=%v", path, in[key]))
+		tags = append(tags, path+"="+core.Text(in[key]))
 	}
 	return changed, strings.Join(tags, ",")
 }

@@ -1,10 +1,13 @@
 package space
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -93,7 +96,32 @@ func (s Space) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(x)
+	return json.Marshal(Exact(x))
+}
+
+// Exact returns a tree of JSON whose floats encoding/json writes so that Read finds floats again: 1.0 and not 1.
+func Exact(x any) any {
+	switch x := x.(type) {
+	case float64:
+		if x == math.Trunc(x) && math.Abs(x) < 1e21 { // others have a point or an exponent
+			return json.Number(strconv.FormatFloat(x, 'f', 1, 64))
+		}
+	case float32:
+		return Exact(float64(x))
+	case []any:
+		out := make([]any, len(x))
+		for i, v := range x {
+			out[i] = Exact(v)
+		}
+		return out
+	case map[string]any:
+		m := make(map[string]any, len(x))
+		for k, v := range x {
+			m[k] = Exact(v)
+		}
+		return m
+	}
+	return x
 }
 
 // MarshalJSON writes the domain as {"uniform": [0, 1]}.
@@ -175,10 +203,13 @@ func (n Number) name() (string, []any) {
 	return q + name, args
 }
 
-// UnmarshalJSON reads a space. A map of one key that is the name of a domain is that domain.
+// UnmarshalJSON reads a space. A map of one key that is the name of a domain is that domain. A number with a point or an
+// exponent is a float, another an integer.
 func (s *Space) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
 	var m map[string]any
-	if err := json.Unmarshal(b, &m); err != nil {
+	if err := d.Decode(&m); err != nil {
 		return err
 	}
 	x, err := Read(m)
@@ -214,10 +245,17 @@ func decode(path string, x any) (any, error) {
 			out[i] = y
 		}
 		return out, nil
-	case float64:
-		if x == float64(int64(x)) {
-			return int64(x), nil
+	case json.Number:
+		if !strings.ContainsAny(string(x), ".eE") {
+			if i, err := x.Int64(); err == nil {
+				return i, nil
+			}
 		}
+		f, err := x.Float64()
+		if err != nil {
+			return nil, fmt.Errorf("parameter %s: the number %s: %w", path, x, err)
+		}
+		return f, nil
 	case map[string]any:
 		if len(x) == 1 {
 			for name, arguments := range x {
@@ -282,6 +320,12 @@ func domain(path, name string, arguments any) (any, bool, error) {
 			a[i] = float64(v)
 		case int64:
 			a[i] = float64(v)
+		case json.Number:
+			f, err := v.Float64()
+			if err != nil {
+				return nil, true, fmt.Errorf("parameter %s: %s takes numbers, not %s: %w", path, name, v, err)
+			}
+			a[i] = f
 		default:
 			return nil, true, fmt.Errorf("parameter %s: %s takes numbers, not %v", path, name, v)
 		}

@@ -51,3 +51,22 @@ func TestFiles(t *testing.T) {
 		t.Errorf("an expression of what is not there: %v", err)
 	}
 }
+
+// A whole float stays a float in each place of a space, and an integer an integer.
+func TestWholeFloats(t *testing.T) {
+	s := Space{"fixed": 1.0, "count": int64(1), "choice": Choice(2.0), "grid": GridSearch(3.0), "list": []any{4.0, int64(4), Choice(5.0)}, "in": Space{"x": Choice(Space{"y": 6.0})},
+		"large": 1e22, "zero": 0.0, "step": QUniform(7, 8, 1), "normal": QRandN(0, 1, 1)}
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Space
+	if err := json.Unmarshal(b, &read); err != nil {
+		t.Fatal(err)
+	}
+	want, err1 := s.Draw(1, 0, 0)
+	got, err2 := read.Draw(1, 0, 0)
+	if err1 != nil || err2 != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s draws\n%#v, %v, want\n%#v, %v", b, got, err2, want, err1)
+	}
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,6 +28,20 @@ def number(what: str, value: Any, least: int, most: int, whole: bool = False) ->
         if value == int(value):
             return int(value)
     raise ValueError(f"{what}={value!r}: want a {'whole ' if whole else ''}number from {least} to {most}")
+
+
+def size(what: str, value: Any, most: int = (1 << 63) - 1) -> int:
+    """A size as a number of bytes, or as a text such as 64MiB. Units without an i are the same, as in job files."""
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value.strip())
+        if found is None:
+            raise ValueError(f"{what}={value!r}: want bytes, or a text such as '64MiB' or '8GiB'")
+        value = float(found[1]) if "." in found[1] else int(found[1])
+        value = int(value * (1 << 10 * " kmgtp".index((found[2] or " ").lower())))
+    return int(number(what, value, 0, most, whole=True))
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmgtp]?)i?b?", re.IGNORECASE | re.ASCII)
 
 
 def seconds(what: str, timeout: Any) -> None:

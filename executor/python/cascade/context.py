@@ -307,8 +307,11 @@ def call(function: str | Callable[..., Any], /, *args: Any, **named: Any) -> Fut
 
 
 def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[BaseException]] = (), timeout: float = 0.0, cpu: float = 0.0,
-            memory: int = 0, gpu: float = 0.0, priority: int = 0, here: bool = False, returns: int = 1, name: str = "") -> Options:  # fmt: skip
-    """Options of calls: cascade.options(retries=2, timeout=60).call(function, x). See Options for what they mean."""
+            memory: int | str = 0, gpu: float = 0.0, priority: int = 0, here: bool = False, returns: int = 1, name: str = "") -> Options:  # fmt: skip
+    """Options of calls: cascade.options(retries=2, timeout=60).call(function, x). See Options for what they mean.
+
+    memory is a number of bytes, or a text such as "64MiB".
+    """
     of = "options of a call: "
     on = (retry_on,) if isinstance(retry_on, type) or not isinstance(retry_on, Iterable) else tuple(retry_on)
     if not all(isinstance(e, type) and issubclass(e, BaseException) for e in on):
@@ -320,7 +323,7 @@ def options(*, retries: int = 0, retry_on: type[BaseException] | Iterable[type[B
     return Options(
         checks.number(f"{of}retries", retries, 0, (1 << 32) - 1, whole=True), on,
         checks.number(f"{of}timeout", timeout, 0, 10**9), checks.number(f"{of}cpu", cpu, 0, 10**6),
-        checks.number(f"{of}memory", memory, 0, (1 << 63) - 1, whole=True), checks.number(f"{of}gpu", gpu, 0, 10**6),
+        checks.size(f"{of}memory", memory), checks.number(f"{of}gpu", gpu, 0, 10**6),
         checks.number(f"{of}priority", priority, -(1 << 63), (1 << 63) - 1, whole=True), here,
         checks.number(f"{of}returns", returns, 1, 1000, whole=True), name,
     )  # fmt: skip
@@ -380,12 +383,16 @@ def wait(
 ) -> tuple[list[Future], list[Future]]:
     """Waits until k futures have ended, well or not, and returns these, in the order in which they ended, and the others.
 
-    After timeout seconds it returns those that have. num_returns is another name of k.
+    After timeout seconds it returns those that have. num_returns is another name of k. A future that is there twice is refused.
     """
     futures = _futures("wait", futures, timeout)
     k = k if num_returns is None else num_returns
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"wait: k={k!r}: want a whole number, 1 or more")
+    if len(set(futures)) < len(futures):
+        first: dict[Future, int] = {}
+        i, f = next((i, f) for i, f in enumerate(futures) if first.setdefault(f, i) != i)
+        raise ValueError(f"wait: future {i} is future {first[f]} once more: give each once, as list(dict.fromkeys(futures)) does")
     if _host is not None:
         return _host.own_calls("wait").wait(futures, k, timeout)
     return futures[:k], futures[k:]

@@ -30,6 +30,10 @@ class Log:
             time.sleep(1000)
         return child
 
+    def ends(self, how):
+        """Ends its process."""
+        how()
+
     def begins(self, path):
         open(path, "w").close()
         while True:
@@ -80,6 +84,10 @@ def dies(folder):
     with contextlib.suppress(ProcessLookupError):  # the agent has ended it
         os.kill(child, signal.SIGKILL)
     until(lambda: gone(pid))
+    for how in (lambda: os.kill(os.getpid(), signal.SIGSEGV), lambda: os.kill(os.getpid(), signal.SIGTERM), lambda: os._exit(3)):
+        log = Log.remote()
+        pid = log.pid.remote().result()
+        print("ends", tried(log.ends.remote(how).result).replace(str(pid), "PID"), "|", tried(log.add.remote(1).result).replace(str(pid), "PID"))
     other = Log.remote()
     print("another", other.add.remote(1).result(), log)
 

@@ -182,7 +182,9 @@ def arguments():
         ({"cpu": 1e9}, "cpu=1000000000.0: want a number from 0 to 1000000"),
         ({"gpu": True}, "gpu=True: want a number from 0 to 1000000"),
         ({"memory": 2**63}, "memory=9223372036854775808: want a whole number from 0 to 9223372036854775807"),
-        ({"memory": "1GiB"}, "memory='1GiB': want a whole number from 0 to 9223372036854775807"),
+        ({"memory": "9EiB"}, "memory='9EiB': want bytes, or a text such as '64MiB' or '8GiB'"),
+        ({"memory": "-1GiB"}, "memory='-1GiB': want bytes, or a text such as '64MiB' or '8GiB'"),
+        ({"memory": "9000PiB"}, "memory=10133099161583616000: want a whole number from 0 to 9223372036854775807"),
         ({"priority": 0.5}, "priority=0.5: want a whole number from -9223372036854775808 to 9223372036854775807"),
         ({"here": 1}, "here=1: want True or False"),
         ({"name": 7}, "name=7: want a text"),
@@ -191,6 +193,11 @@ def arguments():
         ({"retry_on": 5}, "retry_on=5: want a class of exceptions, or several"),
     ):
         refused(str(bad), lambda bad=bad: options(**bad), f"ValueError: options of a call: {want}")
+    for text, n in (("64MiB", 64 << 20), ("1.5GiB", 3 << 29), ("2 gb", 2 << 30), ("500", 500), ("8k", 8 << 10), (" 1TiB ", 1 << 40)):
+        same(text, options(memory=text).memory, n)
+    x, y = Future(1), Future(2)
+    refused("twice", lambda: wait([x, y, x]), "ValueError: wait: future 2 is future 0 once more: give each once, as list(dict.fromkeys(futures)) does")
+    same("once", wait([x, y]), ([x], [y]))
     same("whole", options(memory=1e9, retries=2.0, retry_on=(e for e in (KeyError, OSError)), cpu=0.5, priority=-3),
          Options(2, (KeyError, OSError), cpu=0.5, memory=10**9, priority=-3))  # fmt: skip
 

@@ -1,6 +1,8 @@
 """Searches with cascade.tune: functions, classes, how trials end, kills, resumes. Arguments: the folder of cascade, a folder."""
 
+import ast
 import json
+import math
 import os
 import signal
 import subprocess
@@ -8,10 +10,12 @@ import sys
 import tempfile
 import time
 
+import numpy as np
+
 os.environ["PATH"] = sys.argv[1] + os.pathsep + os.environ["PATH"]
 
 from cascade import tune  # noqa: E402
-from cascade.tune.schedulers import ASHAScheduler, PopulationBasedTraining  # noqa: E402
+from cascade.tune.schedulers import ASHAScheduler, PopulationBasedTraining, create_scheduler  # noqa: E402
 from cascade.tune.search import FINISHED, BasicVariantGenerator, ConcurrencyLimiter, Searcher  # noqa: E402
 
 FOLDER = sys.argv[2]
@@ -45,6 +49,17 @@ def parameters(config):
     print("printed by", tune.get_context().get_trial_name())
     assert os.getcwd() == tune.get_context().get_trial_dir()
     tune.report({"sum": config["x"] + config["double"] + config["data"].offset, "nested": {"n": config["m"]["k"]}, "nan": float("nan")})
+
+
+def kinds(config):
+    tune.report({"config": str(_kinds(config)), "float": 1.0, "whole": 1, "deep": {"float": 2.0}, "none": None})
+
+
+def _kinds(x):
+    """The types of what is in a configuration or in metrics."""
+    if isinstance(x, dict):
+        return {k: _kinds(v) for k, v in x.items()}
+    return [_kinds(v) for v in x] if isinstance(x, list) else type(x).__name__
 
 
 def yields(config):
@@ -139,6 +154,7 @@ def main():
     print(len(grid), [r.metrics["sum"] for r in grid], grid[0].metrics["nested/n"], grid[0].metrics["nan"], grid[1].config["double"], type(grid[0].config["data"]).__name__)
     with open(os.path.join(grid[0].path, "output.log")) as f:
         print(f.read().strip())
+    whole()
     print("yields", [r.metrics["n"] for r in search("yields", yields, {"x": tune.grid_search([1, 2])}, "n")])
     grid = search("raises", raises, {}, "n", run={"failure_config": tune.FailureConfig(max_failures=1)})
     print("raises", grid.num_errors, grid[0].status, grid[0].metrics["n"], str(grid.errors[0]).strip().splitlines()[-1])
@@ -161,9 +177,48 @@ def main():
     told("space", lambda: search("space", yields, {"x": tune.loguniform(0, 1)}))
     told("report", lambda: tune.report({"n": 1}))
     told("function", lambda: search("freq", yields, {}, run={"checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=2)}))
+    refusals()
     told("gpu", lambda: tune.with_resources(yields, {"gpu": 1}))
     told("scheduler", lambda: search("sched", yields, {}, scheduler=ASHAScheduler(max_t=0.5), metric="n"))
     killed()
+
+
+def whole():
+    """Whole floats are floats wherever they were, and whole numbers stay such, also of numpy, in points, and when they are resumed."""
+    space = {"fixed": 1.0, "int": 1, "large": 2**70, "choice": tune.choice([2.0]), "grid": tune.grid_search([3.0, np.float64(4)]), "step": tune.quniform(7, 8, 1.0),
+             "list": [5.0, 5], "in": {"x": tune.choice([{"y": 6.0}])}, "points": tune.uniform(0, 1), "n": tune.randint(0, 9), "np": np.int64(3)}  # fmt: skip
+    first = BasicVariantGenerator(points_to_evaluate=[{"points": 1.0, "n": 1}])
+    grid = search("kinds", kinds, space, "float", search_alg=first)
+    for r in (grid.get_best_result(), tune.Tuner.restore(grid.experiment_path).get_results()[1]):
+        print("kinds", r.config["points"], r.config["n"], r.metrics["config"])
+        print("kinds", _kinds(r.config) == ast.literal_eval(r.metrics["config"]), [type(r.metrics[k]).__name__ for k in ("float", "whole", "deep/float", "none")])
+
+
+def refusals():
+    """Each wrong argument is refused where it is given, with its name."""
+    for what, do in {
+        "cpus": lambda: search("cpus", tune.with_resources(yields, {"cpu": 4096}), {}),
+        "cpu": lambda: tune.with_resources(yields, {"cpu": "2"}),
+        "s3": lambda: tune.RunConfig(storage_path="s3://bucket/search"),
+        "restore s3": lambda: tune.Tuner.restore("s3://bucket/search"),
+        "samples": lambda: tune.TuneConfig(num_samples="3"),
+        "no samples": lambda: tune.TuneConfig(num_samples=0),
+        "samples of run": lambda: tune.run(yields, num_samples=2.5),
+        "concurrent": lambda: tune.TuneConfig(max_concurrent_trials="2"),
+        "budget": lambda: tune.TuneConfig(time_budget_s="1h"),
+        "failures": lambda: tune.FailureConfig(max_failures=None),
+        "keep": lambda: tune.CheckpointConfig(num_to_keep="all"),
+        "scheduler": lambda: create_scheduler("mediann"),
+        "nan": lambda: search("nan", odd, {"x": tune.grid_search([math.nan, math.inf])}, "n").get_best_result(),
+        "none": lambda: search("none", odd, {"x": tune.grid_search([None])}, "n").get_best_result(),
+        "missing": lambda: search("missing", odd, {"x": 1}).get_best_result("m", "max"),
+    }.items():  # fmt: skip
+        told(what, do)
+    print("NaN", tune.Tuner.restore(os.path.join(FOLDER, "nan")).get_results().get_best_result(mode="min", filter_nan_and_inf=False).metrics["n"])
+
+
+def odd(config):
+    tune.report({"n": config["x"]})
 
 
 def killed():

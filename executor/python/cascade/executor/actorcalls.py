@@ -38,6 +38,7 @@ from .targets import Coded, Target
 SERVE = "cascade.actors."  # what the process of an actor runs, before the name of its class
 STRAND = (1 << 64) - 1  # of calls of actors
 PROCESSES = STRAND - 1  # of the calls of their processes
+_TELLS = 5.0  # s in which the agent tells how a process ended
 _FULL, _MANY = 64 << 10, 1000  # bytes and calls of a message that leaves at once
 _HEAD = msgpack.packb(codec.NUMBERS[m.ActorCalls])
 
@@ -101,6 +102,9 @@ class Line:
         self._size = 0
         self._last = 0  # number of a call
         self.open: dict[int, ActorState | None] = {}  # None: the actor is made
+        self._broken: str | None = None  # its process is gone; what is said when the agent does not tell how
+        self._pid = ""
+        self._untold: threading.Timer | None = None
 
     def add(self, state: ActorState | None, text: bytes, args: bytes) -> bool:
         """Puts a call behind those before; it tells whether it is to leave at once."""
@@ -132,7 +136,7 @@ class Line:
         try:
             self.link.send(message)
         except LinkError as e:
-            self.lost(str(e))
+            self.died(str(e))
             return
         self._of.watch.look(self.link)
 
@@ -142,10 +146,18 @@ class Line:
         if row is None or self.dead is not None:
             return
         end, elements = row.state.end, row.state.elements
-        if end is not None and (self.link is None or end.error is not None):
-            why = "its process has ended" if end.error is None else end.error.message
+        if end is not None and end.error is not None and self.link is not None:
+            self._receive()  # what it had answered before counts
+            if self.dead is not None or self.row is not row:  # its link has broken meanwhile
+                return
+        if end is not None and self._broken is not None:
+            self.died(self._broken if end.error is None else self._death(end.error), end.error)
+        elif end is not None and (self.link is None or end.error is not None):
+            why = "its process has ended" if end.error is None else self._death(end.error)
             died = end.error is None or not self._unsent or end.error.kind in (m.CRASH, m.MEMORY)
             (self.died if died else self.lost)(why if self.link is not None else f"its process did not start: {why}", end.error)
+        elif self._broken is not None:
+            return
         elif self.link is None and elements:
             d = elements[0]
             try:
@@ -172,8 +184,36 @@ class Line:
             if self.link is not None and self.link.closed_by_peer is not None:
                 self.died("its process has ended")
         except (LinkError, ValueError):
-            pid = "" if self.link is None or not self.link.pid else f" ({self.link.pid})"
-            self.died(f"its process{pid} has died")
+            self._breaks()
+
+    def _breaks(self) -> None:
+        """Its process is gone. The agent, whose child that was, tells how it ended, before calls fail."""
+        link, self.link = self.link, None
+        if link is None:
+            return
+        self._pid = _of(link)
+        self._broken = f"its process{self._pid} has died"
+        self._of.watch.remove(link)
+        link.abandon()
+        self._untold = threading.Timer(_TELLS, self._of.untold, (self,))
+        self._untold.daemon = True
+        self._untold.start()
+        self.came()  # it may have told already
+
+    def broken(self) -> str:
+        """What is said of a process that is gone."""
+        return self._broken or "its process has ended"
+
+    def _death(self, error: m.TaskError) -> str:
+        """How its process ended."""
+        if error.kind != m.CRASH:
+            return error.message
+        pid = _of(self.link) or self._pid
+        before, _, how = error.message.partition(": ")
+        if before != "its executor died":
+            return f"its process{pid} was ended: {how or before}"
+        hint = ": by a user, or by the kernel when memory was short" if error.signal == "SIGKILL" else ""
+        return f"its process{pid} {'was ' if error.signal else ''}{how}{hint}"
 
     def _ended(self, e: m.ActorEnd) -> None:
         n = e.name.number
@@ -239,6 +279,9 @@ class Line:
         self._of.tell()
 
     def _unlink(self) -> None:
+        if self._untold is not None:
+            self._untold.cancel()
+        self._untold = self._broken = None
         link, self.link = self.link, None
         if link is not None:
             self._of.watch.remove(link)
@@ -463,6 +506,12 @@ class ActorCalls:
 
         self.calls._mine(f"kill {line.name}", kill)
 
+    def untold(self, line: Line) -> None:
+        """The agent has not told in time how the process of an actor ended."""
+        with self._worker.lock:
+            if line.dead is None:
+                line.died(line.broken())
+
     def tell(self) -> None:
         """Has threads that wait look at what has ended. The lock is held."""
         self._worker.tell()
@@ -497,6 +546,11 @@ class ActorCalls:
                 line.lost("the task or program that made it has ended")
         if self._ready is not None:
             self._ready.put(None)
+
+
+def _of(link: DirectLink | None) -> str:
+    """The number of the process at the other end, for people."""
+    return f" ({link.pid})" if link is not None and link.pid else ""
 
 
 def packed(name: str, args: Sequence[Any]) -> bytes:
@@ -547,7 +601,9 @@ def _text(text: str, named: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _serve_target(name: str) -> Target:
-    return Target(SERVE + name, _serve, ("keeps",))
+    target = Target(SERVE + name, _serve, ("keeps",))
+    target.stateful = True
+    return target
 
 
 def _serve(keeps: bool) -> Iterator[str]:

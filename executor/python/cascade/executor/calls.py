@@ -134,7 +134,7 @@ class Calls(Waits):
                 outs = [m.KindOut(f"out{i}") for i in range(o.returns)]
             kind = self._kinds[key] = len(self._kinds) + 1
             made = m.CallKind(kind, target.name, "", [m.KindIn(n, bool(lists >> i & 1)) for i, n in enumerate(names)], outs, needs,
-                              o.retries, [e.__qualname__ for e in o.retry_on], round(o.timeout * 1e9), o.priority, o.here)  # fmt: skip
+                              o.retries, [e.__qualname__ for e in o.retry_on], round(o.timeout * 1e9), o.priority, o.here, target.stateful)  # fmt: skip
             with self._worker.lock:
                 self._batch.kinds.append(made)
         return kind

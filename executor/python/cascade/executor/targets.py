@@ -33,6 +33,7 @@ class Target:
         """names are those of its parameters that can be given by place; with strict arguments are compared with its signature."""
         self.name, self.coded = name, coded
         self.stream = inspect.isgeneratorfunction(inspect.unwrap(function))  # it yields
+        self.stateful = False  # its process has state, which is gone with it
         self._want = hints_of(function).get("return")
         self.function, self._names, self._strict = function, names, strict
         self._ports: dict[tuple[int, tuple[str, ...]], tuple[str, ...]] = {}

@@ -115,14 +115,26 @@ class ResultGrid:
         if mode not in ("min", "max"):
             raise ValueError(f"get_best_result: mode is {mode!r}: use 'min' or 'max'")
         best: tuple[float, Result] | None = None
+        odd = 0
         for r in self._results:
             value = self._score(r, metric, mode, scope)
-            if value is None or filter_nan_and_inf and not math.isfinite(value):
+            if value is None:
                 continue
-            if best is None or (value > best[0] if mode == "max" else value < best[0]):
+            if filter_nan_and_inf and not math.isfinite(value):
+                odd += 1
+                continue
+            if best is None or math.isnan(best[0]) or (value > best[0] if mode == "max" else value < best[0]):
                 best = value, r
         if best is None:
-            raise RuntimeError(f"no trial has a value of the metric {metric!r}: see the errors of the trials")
+            why = []
+            if odd:
+                why.append(f"of {odd} it is NaN or infinite, which filter_nan_and_inf=False lets count")
+            if self.num_errors:
+                why.append(f"{self.num_errors} ended with errors, such as {str(self.errors[0]).strip().splitlines()[-1]}")
+            if len(why) == 0:
+                known = sorted({k for r in self._results for k in r.metrics or ()})
+                why.append(f"they have {', '.join(known)}" if known else "they have reported nothing")
+            raise RuntimeError(f"no trial of {len(self._results)} has a finite value of the metric {metric!r}: {'; '.join(why)}")
         return best[1]
 
     def _score(self, r: Result, metric: str, mode: str, scope: str) -> float | None:

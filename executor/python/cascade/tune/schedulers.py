@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -86,5 +87,7 @@ def create_scheduler(scheduler: str, **rules: Any) -> TrialScheduler:
     """A scheduler by its name."""
     made = _NAMES.get(scheduler.lower())
     if made is None:
-        raise ValueError(f"there is no scheduler {scheduler!r}: there are {', '.join(sorted(_NAMES))}")
+        near = difflib.get_close_matches(scheduler.lower(), _NAMES, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ValueError(f"there is no scheduler {scheduler!r}{hint}: there are {', '.join(sorted(_NAMES))}")
     return made(**rules)  # type: ignore[no-any-return]

@@ -123,7 +123,7 @@ def written(space: Mapping[str, Any], kept: list[Any]) -> dict[str, Any]:
             return [one(path, v) for v in x]
         if type(x).__module__ == "numpy" and getattr(x, "ndim", 1) == 0:
             x = x.item()
-        if isinstance(x, (bool, int, str, type(None))) or isinstance(x, float) and math.isfinite(x):
+        if isinstance(x, (bool, str, type(None))) or isinstance(x, int) and -(2**63) <= x < 2**63 or isinstance(x, float) and math.isfinite(x):
             return x
         kept.append(x)
         return {OBJECT: len(kept) - 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import shutil
@@ -210,7 +211,10 @@ def with_resources(trainable: Any, resources: Mapping[str, float]) -> Any:
     """A trainable whose trials take {"cpu": n} cores each."""
     if not isinstance(resources, Mapping) or set(resources) - {"cpu"}:
         raise ValueError(f"with_resources: {resources!r}: only {{'cpu': n}} is supported; one bundle, no GPUs yet")
-    if not resources.get("cpu", 1) > 0:
-        raise ValueError(f"with_resources: cpu is {resources['cpu']!r}: want a number above 0")
+    cpu = resources.get("cpu", 1)
+    if isinstance(cpu, (bool, str)) or not hasattr(cpu, "__float__"):
+        raise TypeError(f"with_resources: cpu is {cpu!r}, a {type(cpu).__name__}: want a number above 0")
+    if not 0 < cpu < math.inf:
+        raise ValueError(f"with_resources: cpu is {cpu!r}: want a number above 0")
     of = unwrapped(trainable)
     return Wrapped(of.trainable, of.parameters, dict(resources))

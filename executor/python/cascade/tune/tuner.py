@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import programs
-from .config import ResumeConfig, RunConfig, TuneConfig
+from .config import ResumeConfig, RunConfig, TuneConfig, folder, seconds
 from .results import ResultGrid
 from .schedulers import TrialScheduler
 from .search import Builtin, Searcher, unlimited
@@ -62,41 +62,43 @@ class Tuner:
     def fit(self) -> ResultGrid:
         """Runs the experiment to its end, and returns its results. Failed trials are no error: see ResultGrid.errors."""
         if self._resume is not None:
-            folder, again = self._resume
+            where, again = self._resume
             if self._of.trainable is not None:
-                self._keep(folder, _read(folder)["kept"])
-            arguments = ["resume", folder]
+                self._keep(where, _read(where)["kept"])
+            arguments = ["resume", where]
             arguments += ["--errored"] if again.resume_errored else ["--restart-errored"] if again.restart_errored else []
             self._command(arguments)
-            return results(folder)
+            return results(where)
+        self._tune.check()  # its fields may have been set since
+        self._run.check()
         name = self._run.name or f"{getattr(self._of.trainable, '__name__', 'experiment')}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        storage = os.path.abspath(os.path.expanduser(self._run.storage_path or "experiments"))
-        folder = os.path.join(storage, name)
-        if os.path.exists(os.path.join(folder, "experiment.json")):
-            raise TuneError(f"{folder} has an experiment: Tuner.restore goes on with it, or choose another name")
+        storage = folder("RunConfig", "storage_path", self._run.storage_path or "experiments")
+        where = os.path.join(storage, name)
+        if os.path.exists(os.path.join(where, "experiment.json")):
+            raise TuneError(f"{where} has an experiment: Tuner.restore goes on with it, or choose another name")
         kept: list[Any] = []
         file = self._file(name, kept)
-        os.makedirs(folder, exist_ok=True)
-        self._keep(folder, kept)
-        self._keep_searcher(folder, file)
-        path = os.path.join(folder, "search.json")
+        os.makedirs(where, exist_ok=True)
+        self._keep(where, kept)
+        self._keep_searcher(where, file)
+        path = os.path.join(where, "search.json")
         with open(path, "w") as f:
             json.dump(file, f, indent=1)
         self._command(["run", path, "--storage", storage, "--name", name])
-        return results(folder)
+        return results(where)
 
     @classmethod
     def restore(cls, path: str | os.PathLike[str], trainable: Any = None, *, resume_errored: bool = False, restart_errored: bool = False,
                 verbose: int = 1) -> Tuner:  # fmt: skip
         """An experiment that was interrupted: fit goes on with it. Its folder may have been moved."""
-        folder = os.path.abspath(os.path.expanduser(path))
-        if not cls.can_restore(folder):
-            raise TuneError(f"{folder} has no experiment")
+        where = folder("Tuner.restore", "path", path)
+        if not cls.can_restore(where):
+            raise TuneError(f"{where} has no experiment")
         made = cls(trainable if trainable is not None else _nothing)
         if trainable is None:
             made._of = Wrapped(None, {}, {})
         made._run.verbose = verbose
-        made._resume = folder, ResumeConfig(resume_errored, restart_errored)
+        made._resume = where, ResumeConfig(resume_errored, restart_errored)
         return made
 
     @classmethod
@@ -140,7 +142,11 @@ class Tuner:
         is_class = inspect.isclass(self._of.trainable)
         if not is_class and (checkpoints.checkpoint_frequency or checkpoints.checkpoint_at_end):
             raise ValueError("CheckpointConfig: checkpoint_frequency and checkpoint_at_end are for classes: a function reports its checkpoints")
-        cores = os.cpu_count() or 1
+        cores, each = os.cpu_count() or 1, self._of.resources.get("cpu", 1)
+        if each > cores:
+            raise TuneError(
+                f"with_resources: each trial takes {each:g} cpus, and this host, which runs them, has {cores}: ask for at most {cores}"
+            )
         file: dict[str, Any] = {
             "name": name,
             "serve": [sys.executable, "-m", "cascade.tune.worker", "{experiment}"],
@@ -149,7 +155,7 @@ class Tuner:
             "metric": metric or "",
             "mode": mode or "min",
             "samples": c.num_samples,
-            "slots": max(1, int(cores / self._of.resources.get("cpu", 1))),
+            "slots": max(1, int(cores / each)),
             "max_concurrent": min((n for n in (c.max_concurrent_trials, limit) if n), default=0),
             "max_failures": failures.max_failures,
             "fail_fast": bool(failures.fail_fast),
@@ -167,7 +173,7 @@ class Tuner:
                 raise TypeError("RunConfig: stop is a dict of metrics with the values that end a trial: functions and stoppers are not supported")
             file["stop"] = {k: float(v) for k, v in r.stop.items()}
         if c.time_budget_s:
-            file["budget"] = f"{float(c.time_budget_s)}s"
+            file["budget"] = f"{seconds(c.time_budget_s)}s"
         if isinstance(search, Builtin):
             search.describe(file)
         elif search is not None:
@@ -227,24 +233,24 @@ def _read(folder: str) -> dict[str, Any]:
     return made
 
 
-def results(folder: str) -> ResultGrid:
+def results(where: str) -> ResultGrid:
     """The results of an experiment, also while it runs."""
     cascade = programs.find("cascade")[0]
-    told = subprocess.run([cascade, "tune", "trials", folder, "--json"], capture_output=True, text=True)
+    told = subprocess.run([cascade, "tune", "trials", where, "--json"], capture_output=True, text=True)
     if told.returncode != 0:
         raise TuneError(told.stderr.strip())
-    with open(os.path.join(folder, "experiment.json")) as f:
+    with open(os.path.join(where, "experiment.json")) as f:
         options = json.load(f)["options"]
     metric = options.get("metric") or None
-    kept = _read(folder)["kept"]
+    kept = _read(where)["kept"]
 
     def histories() -> None:
-        done = subprocess.run([cascade, "tune", "export", folder, "--format", "json"], capture_output=True, text=True)
+        done = subprocess.run([cascade, "tune", "export", where, "--format", "json"], capture_output=True, text=True)
         if done.returncode != 0:
             raise TuneError(done.stderr.strip())
 
     outcomes = [json.loads(line) for line in told.stdout.splitlines()]
-    return ResultGrid(folder, outcomes, lambda o: restored(numbers(o["config"]), kept, o["id"]), histories, metric,
+    return ResultGrid(where, outcomes, lambda o: restored(numbers(o["config"]), kept, o["id"]), histories, metric,
                       None if metric is None else "max" if options.get("max") else "min")  # fmt: skip
 
 

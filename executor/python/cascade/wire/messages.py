@@ -326,6 +326,7 @@ class CallKind(NamedTuple):
     timeout: int = 0
     priority: int = 0
     here: bool = False
+    stateful: bool = False
 
 
 class CallInput(NamedTuple):
