@@ -16,7 +16,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/space"
 )
@@ -102,8 +101,8 @@ func parse(text []byte, dir string) (*Tuner, error) {
 func unknownKey(err error) error {
 	if _, key, ok := strings.Cut(err.Error(), "unknown field "); ok {
 		name := strings.Trim(key, `"`)
-		if hint := dag.DidYouMean(name, keys()); hint != "" {
-			return fmt.Errorf("there is no key %s: %s", key, hint)
+		if meant := nearest(name, keys()); meant != "" {
+			return fmt.Errorf("there is no key %s: did you mean %q?", key, meant)
 		}
 		return fmt.Errorf("there is no key %s", key)
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/sched"
 	"github.com/cascade-run/cascade/tune/search"
@@ -132,16 +131,6 @@ func Scheduler(text string) (core.Scheduler, error) {
 		return nil, err
 	}
 	return s.Scheduler, checked(s.Scheduler)
-}
-
-// noSuch is the error of a name that is not one of a list: with the one that may have been meant, and the list.
-func noSuch(what, name string, known []string) error {
-	last := len(known) - 1
-	hint := dag.DidYouMean(name, known)
-	if hint != "" {
-		hint = " (" + hint + ")"
-	}
-	return fmt.Errorf("there is no %s %q%s: use %s or %s", what, name, hint, strings.Join(known[:last], ", "), known[last])
 }
 
 func checked(s core.Scheduler) error {
