@@ -309,7 +309,7 @@ drain:
 }
 
 // hearOut waits until the searcher was told of all that has happened, as long as it goes on to listen. It does not wait
-// for a suggestion that nobody needs any more.
+// for a suggestion that no trial needs any more.
 func (x *Experiment) hearOut() {
 	for before := -1; ; {
 		taken, left := x.search.count()

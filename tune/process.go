@@ -112,7 +112,7 @@ func (p *process) wait(out, errs *os.File, read <-chan struct{}) {
 	<-read
 	<-read
 	for _, f := range []*os.File{p.in, out, errs} {
-		_ = f.Close() // nobody uses it any more
+		_ = f.Close() // no request uses it any more
 	}
 	close(p.over)
 }
