@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/tune/core"
@@ -77,10 +78,20 @@ type actorWorker struct {
 	actor cascade.Actor[hosted]
 }
 
-// got waits for an answer. The end of ctx cancels the call, which the method sees.
+// got waits for an answer. The end of ctx cancels the call, which the method sees; an actor that does not end it soon
+// is not waited for.
 func got[T any](ctx, session context.Context, f cascade.Future[T]) (T, error) {
-	defer context.AfterFunc(ctx, func() { f.Cancel("the trial is stopped") })()
-	return f.Get(session)
+	waited, cancel := context.WithCancel(session)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		f.Cancel("the trial is stopped")
+		select {
+		case <-time.After(stopGrace):
+			cancel()
+		case <-waited.Done():
+		}
+	})()
+	return f.Get(waited)
 }
 
 func (w *actorWorker) batch(ctx context.Context, f cascade.Future[[]byte]) (b Batch, err error) {

@@ -107,7 +107,7 @@ func (x *Experiment) follow(ctx context.Context, a core.Action, w Worker, comman
 			x.send(core.Event{Kind: core.Reported, Trial: a.Trial, Attempt: a.Attempt, Seq: b.Seq, Results: b.Results, CanSave: b.CanSave, Waiting: b.Waiting, Done: b.Done})
 		}
 		if b.Cause != "" {
-			usable := w.Stop(ctx) == nil
+			usable := x.stopped(w) == nil
 			x.exited(a, b.Cause, errors.New(b.Error))
 			return usable
 		}
@@ -136,7 +136,7 @@ func (x *Experiment) idle(ctx context.Context, a core.Action, w Worker, commands
 			}
 			x.send(e)
 		case core.Complete: // of a training that has ended
-			return nil, false, w.Stop(context.WithoutCancel(ctx)) == nil
+			return nil, false, x.stopped(w) == nil
 		default:
 			return nil, false, x.stop(a, w)
 		}
@@ -144,9 +144,19 @@ func (x *Experiment) idle(ctx context.Context, a core.Action, w Worker, commands
 	return nil, false, false
 }
 
+// stopLimit is how long a worker has to stop an attempt. One that needs longer is given up: its host may be gone.
+const stopLimit = 2 * stopGrace
+
+// stopped ends an attempt, also when the experiment ends.
+func (x *Experiment) stopped(w Worker) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), stopLimit)
+	defer cancel()
+	return w.Stop(ctx)
+}
+
 // stop ends an attempt because the core wants it.
 func (x *Experiment) stop(a core.Action, w Worker) bool {
-	err := w.Stop(context.WithoutCancel(x.ctx))
+	err := x.stopped(w)
 	if err != nil {
 		x.log("%s: %v", core.TrialName(a.Trial), err)
 	}

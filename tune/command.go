@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cascade-run/cascade/tune/core"
@@ -180,16 +181,24 @@ func (c *CommandSpec) line(ctx context.Context, t *Trial, text []byte, in io.Wri
 	return nil
 }
 
-// tail writes to a file and keeps the end, for errors.
+// tail writes to a file and keeps the end, for errors. The output of a program and its standard error come at once.
 type tail struct {
-	to   io.Writer
+	to io.Writer
+
+	mu   sync.Mutex
 	kept []byte
 }
 
 func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.kept = append(t.kept, b...)
 	t.kept = t.kept[max(0, len(t.kept)-2000):]
 	return t.to.Write(b)
 }
 
-func (t *tail) text() string { return strings.TrimSpace(string(t.kept)) }
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.kept))
+}

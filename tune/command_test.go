@@ -30,6 +30,7 @@ func TestCommands(t *testing.T) {
 		{"reports", `echo '{"loss": 1}'; echo '{"loss": 0.5, "eval": {"acc": 2}}'`, false, tune.Options{Metric: "loss"}, core.Terminated, 2, ""},
 		{"arguments", `echo "{\"loss\": $1}"`, false, tune.Options{Metric: "loss", Stop: []core.Condition{{Key: "loss", Value: 3}}}, core.Terminated, 1, ""},
 		{"other lines go to the log", `echo hello; echo '{"loss": 1}'; echo '{broken'`, false, tune.Options{}, core.Terminated, 1, "hello\n{broken"},
+		{"its output and its standard error go to the log at once", `i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo "out $i"; echo "err $i" >&2; done`, false, tune.Options{}, core.Terminated, 0, "out 300\n"},
 		{"an exit code", `echo '{"loss": 1}'; echo "no data" >&2; exit 3`, false, tune.Options{}, core.Errored, 1, "exit status 3\nno data"},
 		{"no such program", ``, false, tune.Options{}, core.Errored, 0, "start no-such-program"},
 		{"lockstep", `i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo "{\"loss\": $i}"; read x || exit 1; done`, true,

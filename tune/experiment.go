@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cascade-run/cascade/tune/core"
@@ -37,6 +38,8 @@ type Experiment struct {
 	running map[place]*attempts
 	pool    pool
 	search  line[core.Action]
+	told    chan struct{} // the searcher is told of no more
+	asking  atomic.Bool   // the searcher is asked for a suggestion
 	notices line[core.Action]
 
 	// Of a replay: what the searcher was to hear when it answered an Ask.
@@ -51,7 +54,7 @@ type place struct {
 const most = 256 // events of one commit
 
 func newExperiment(t *Tuner, folder string, c *core.Core, s search.Searcher) *Experiment {
-	return &Experiment{tuner: t, folder: folder, core: c, searcher: s, events: make(chan core.Event, 4*most), over: make(chan struct{}), running: map[place]*attempts{}}
+	return &Experiment{tuner: t, folder: folder, core: c, searcher: s, events: make(chan core.Event, 4*most), over: make(chan struct{}), told: make(chan struct{}), running: map[place]*attempts{}}
 }
 
 // replay has an event of the journal happen once more. Nothing is done, and the searcher hears what it heard.
@@ -295,6 +298,9 @@ drain:
 	x.search.close()
 	x.notices.close()
 	x.pool.close()
+	if err == nil { // else it is told when the experiment is resumed
+		x.hearOut()
+	}
 	if c, ok := x.tuner.Searcher.(io.Closer); ok { // it may be asked just now
 		_ = c.Close() // nothing is asked any more
 	}
@@ -302,9 +308,31 @@ drain:
 	x.err = errors.Join(err, x.journal.Close())
 }
 
+// hearOut waits until the searcher was told of all that has happened, as long as it goes on to listen. It does not wait
+// for a suggestion that no trial needs any more.
+func (x *Experiment) hearOut() {
+	for before := -1; ; {
+		taken, left := x.search.count()
+		switch {
+		case left == 0 && x.asking.Load():
+			return
+		case taken == before:
+			x.log("the searcher was not told of the last results: it has not answered for %s", serveGrace)
+			return
+		}
+		before = taken
+		select {
+		case <-x.told:
+			return
+		case <-time.After(serveGrace):
+		}
+	}
+}
+
 // suggest asks the searcher, and tells it what has happened, in the order of the actions.
 func (x *Experiment) suggest() {
 	defer x.aside.Done()
+	defer close(x.told)
 	for {
 		a, ok := x.search.take()
 		if !ok {
@@ -320,7 +348,9 @@ func (x *Experiment) suggest() {
 			case <-x.ctx.Done():
 			}
 		}
+		x.asking.Store(true)
 		x.answer(a.N)
+		x.asking.Store(false)
 	}
 }
 
@@ -360,6 +390,7 @@ type line[T any] struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	items   []T
+	taken   int // items so far
 	closed  bool
 }
 
@@ -389,5 +420,13 @@ func (l *line[T]) take() (x T, ok bool) {
 	}
 	x = l.items[0]
 	l.items = l.items[1:]
+	l.taken++
 	return x, true
+}
+
+// count tells how many items were taken, and how many there are to take.
+func (l *line[T]) count() (taken, left int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken, len(l.items)
 }

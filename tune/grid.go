@@ -3,6 +3,7 @@ package tune
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path/filepath"
 	"sync"
@@ -38,6 +39,9 @@ type Grid struct {
 	Trials  []Outcome // by their number
 	Halted  string    // why the experiment was stopped; empty: it was not
 
+	// Interrupted says that the experiment has not ended, and that no process ran it when it was opened.
+	Interrupted bool
+
 	once    sync.Once
 	history [][]core.Result
 	err     error
@@ -55,6 +59,10 @@ func newGrid(folder string, c *core.Core, o Options) *Grid {
 // Open reads the results of the experiment in a folder, also while it runs. Its scheduler has to be one of package sched,
 // or given.
 func Open(folder string, own ...core.Scheduler) (*Grid, error) {
+	runs, err := journal.Busy(folder) // before its journal is read, which may end the experiment
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	c, o, err := load(folder, nil, own...)
 	if err != nil {
 		return nil, err
@@ -63,7 +71,9 @@ func Open(folder string, own ...core.Scheduler) (*Grid, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGrid(folder, c, o), nil
+	g := newGrid(folder, c, o)
+	g.Interrupted = !runs && !c.Finished()
+	return g, nil
 }
 
 // load rebuilds the core of a folder. each is called for each record with what the core does; it may be nil.

@@ -1,18 +1,13 @@
 package tune
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cascade-run/cascade/tune/core"
 )
@@ -23,12 +18,15 @@ import (
 //
 // The process reads requests and writes answers, one object of JSON a line:
 //
-//	{"do": "start", "trial": "t00003", "id": 3, "attempt": 1, "config": {…}, "folder": …, "checkpoint": …, "iteration": 5}
+//	{"n": 1, "do": "start", "trial": "t00003", "id": 3, "attempt": 1, "config": {…}, "folder": …, "checkpoint": …, "iteration": 5}
 //
 // begins a trial. Of a function, reports follow, each of which is answered when it may go on, and then the end:
 //
 //	{"report": {"loss": 0.5}, "checkpoint": "/tmp/x"}      {"go": true} or {"stop": true}
 //	{"done": true} or {"error": "…"}
+//
+// Each request has a number, "n", from 1. An answer may repeat it: one that has another number ends the process, as does
+// one that is neither an error nor what the request asks for, and a line of more than 1 MiB.
 //
 // An object (Class) answers {"ok": true} or {"error": "…"}, and is then told to {"do": "step"}, which it answers with a
 // report, to {"do": "save", "path": …}, or to {"do": "close"}. A checkpoint is a folder, which is copied before the
@@ -54,9 +52,11 @@ type served struct {
 	spec    *ServeSpec
 	process *process
 	trial   *Trial
+	used    bool // the process has begun a trial
 }
 
 type serveRequest struct {
+	N          uint64      `json:"n"` // the number of the request
 	Do         string      `json:"do,omitempty"`
 	Trial      string      `json:"trial,omitempty"`
 	ID         *core.ID    `json:"id,omitempty"`
@@ -74,6 +74,7 @@ type serveRequest struct {
 }
 
 type serveAnswer struct {
+	N          uint64      `json:"n"` // of the request; 0: the program does not tell
 	Report     core.Values `json:"report"`
 	Checkpoint string      `json:"checkpoint"`
 	OK         bool        `json:"ok"`
@@ -83,6 +84,18 @@ type serveAnswer struct {
 	Config   core.Values `json:"config"` // of a searcher
 	NotNow   bool        `json:"not_now"`
 	Finished bool        `json:"finished"`
+}
+
+// check says what is wrong with an answer to request n, which is an error or one of those wanted.
+func (a *serveAnswer) check(n uint64, wanted []string) error {
+	has := map[string]bool{"report": a.Report != nil, "ok": a.OK, "done": a.Done, "config": a.Config != nil, "not_now": a.NotNow, "finished": a.Finished}
+	switch {
+	case a.N != 0 && a.N != n:
+		return fmt.Errorf("it is for request %d, and this was request %d", a.N, n)
+	case a.Error == "" && !slices.ContainsFunc(wanted, func(w string) bool { return has[w] }):
+		return fmt.Errorf("want one with error, %s", strings.Join(wanted, ", "))
+	}
+	return nil
 }
 
 func startRequest(t *Trial) (*serveRequest, error) {
@@ -96,27 +109,22 @@ func startRequest(t *Trial) (*serveRequest, error) {
 }
 
 // run is the function of a trial in the process of the worker.
-func (s *ServeSpec) run(ctx context.Context, t *Trial) (err error) {
+func (s *ServeSpec) run(ctx context.Context, t *Trial) error {
 	w := t.attempt.worker
-	p := w.serving.Load()
-	if p == nil {
-		if p, err = startProcess(s.Args, s.Dir, t.request.Folder); err != nil {
-			return err
-		}
-		w.serving.Store(p)
-	}
-	defer func() {
-		if p.ended() {
-			w.serving.CompareAndSwap(p, nil)
-		}
-	}()
 	request, err := startRequest(t)
 	if err != nil {
 		return err
 	}
-	p.log = filepath.Join(request.Folder, "output.log")
+	p, a, err := s.begin(ctx, t, w.serving.Load(), request)
+	if p != nil {
+		w.serving.Store(p)
+		defer func() {
+			if p.ended() {
+				w.serving.CompareAndSwap(p, nil)
+			}
+		}()
+	}
 	for {
-		a, err := p.ask(ctx, request)
 		switch {
 		case err != nil:
 			return err
@@ -129,17 +137,29 @@ func (s *ServeSpec) run(ctx context.Context, t *Trial) (err error) {
 		if a.Checkpoint != "" {
 			opts = append(opts, WithCheckpoint(a.Checkpoint))
 		}
-		request = &serveRequest{Go: true}
 		if err := t.Report(ctx, Metrics(a.Report), opts...); err != nil {
 			// The function is told in any case, so that the process can serve the next trial.
-			a, e := p.ask(ctx, &serveRequest{Stop: true})
-			if e == nil && !a.Done && a.Error == "" {
-				e = fmt.Errorf("%s reports although it was stopped", s.Args[0])
-			}
-			if e != nil {
-				p.kill()
-			}
+			_, _ = p.ask(ctx, &serveRequest{Stop: true}, "done") // a process that does not end the trial was killed
 			return err
+		}
+		a, err = p.ask(ctx, &serveRequest{Go: true}, "report", "done")
+	}
+}
+
+// begin starts a function in the process of the trial before. If that has ended since then, in a new one.
+func (s *ServeSpec) begin(ctx context.Context, t *Trial, p *process, r *serveRequest) (*process, serveAnswer, error) {
+	for {
+		fresh := p == nil || p.ended()
+		if fresh {
+			var err error
+			if p, err = startProcess(s.Args, s.Dir, t.request.Folder); err != nil {
+				return nil, serveAnswer{}, err
+			}
+		}
+		p.log = filepath.Join(r.Folder, "output.log")
+		a, err := p.ask(ctx, r, "report", "done")
+		if fresh || !errors.Is(err, errUnread) {
+			return p, a, err
 		}
 	}
 }
@@ -166,25 +186,29 @@ func (s *served) Reset(ctx context.Context, t *Trial) (bool, error) {
 	}
 	request.Checkpoint = "" // Load is called
 	s.trial, s.process.log = t, filepath.Join(request.Folder, "output.log")
-	_, err = s.ask(ctx, request)
+	_, err = s.ask(ctx, request, "ok")
+	if errors.Is(err, errUnread) && s.used {
+		return false, nil // it ended while no trial needed it
+	}
+	s.used = true
 	return true, err
 }
 
 // Step trains a little.
 func (s *served) Step(ctx context.Context) (Metrics, error) {
-	a, err := s.ask(ctx, &serveRequest{Do: "step"})
+	a, err := s.ask(ctx, &serveRequest{Do: "step"}, "report")
 	return Metrics(a.Report), err
 }
 
 // Save writes a checkpoint.
 func (s *served) Save(ctx context.Context, folder string) error {
-	_, err := s.ask(ctx, &serveRequest{Do: "save", Path: folder})
+	_, err := s.ask(ctx, &serveRequest{Do: "save", Path: folder}, "ok")
 	return err
 }
 
 // Load continues from a checkpoint.
 func (s *served) Load(ctx context.Context, folder string) error {
-	_, err := s.ask(ctx, &serveRequest{Do: "load", Path: folder, Iteration: s.trial.Iteration()})
+	_, err := s.ask(ctx, &serveRequest{Do: "load", Path: folder, Iteration: s.trial.Iteration()}, "ok")
 	return err
 }
 
@@ -195,134 +219,15 @@ func (s *served) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), serveGrace)
 	defer cancel()
-	_, err := s.ask(ctx, &serveRequest{Do: "close"})
+	_, err := s.ask(ctx, &serveRequest{Do: "close"}, "ok")
 	s.process.kill()
 	return err
 }
 
-func (s *served) ask(ctx context.Context, r *serveRequest) (serveAnswer, error) {
-	a, err := s.process.ask(ctx, r)
+func (s *served) ask(ctx context.Context, r *serveRequest, wanted ...string) (serveAnswer, error) {
+	a, err := s.process.ask(ctx, r, wanted...)
 	if err == nil && a.Error != "" {
 		err = errors.New(a.Error)
 	}
 	return a, err
-}
-
-// serveGrace is how long a process has for an answer when its trial is to end.
-const serveGrace = 5 * time.Second
-
-// process is a program that serves trials. Its methods, but for kill, are called one after another.
-type process struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	lines chan []byte   // of its output, until that ends
-	over  chan struct{} // it has ended, and was waited for
-	last  *tail         // of its standard error
-	log   string        // where what it serves writes its standard error instead, or empty
-}
-
-// startProcess starts a program in a folder, for an experiment.
-func startProcess(args []string, dir, experiment string) (*process, error) {
-	if len(args) == 0 {
-		return nil, errors.New("the program has no arguments: name it")
-	}
-	if dir == "" {
-		dir = experiment
-	}
-	args = slices.Clone(args)
-	for i, a := range args {
-		args[i] = strings.ReplaceAll(a, "{experiment}", experiment)
-	}
-	p := &process{cmd: exec.Command(args[0], args[1:]...), lines: make(chan []byte), over: make(chan struct{}), last: &tail{to: io.Discard}}
-	p.cmd.Dir, p.cmd.Stderr = dir, p.last
-	group(p.cmd)
-	p.cmd.Cancel = nil // it has no context
-	p.cmd.WaitDelay = serveGrace
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		p.in, err = p.cmd.StdinPipe()
-	}
-	if err == nil {
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", strings.Join(args, " "), err)
-	}
-	go p.read(out)
-	return p, nil
-}
-
-func (p *process) read(out io.Reader) {
-	from := bufio.NewReaderSize(out, 64<<10)
-	for {
-		line, err := from.ReadBytes('\n')
-		if err != nil || len(line) > lineLimit {
-			break
-		}
-		p.lines <- line
-	}
-	close(p.lines)
-	endGroup(p.cmd)
-	_ = p.cmd.Wait() // why it ended is in the log of its trial
-	close(p.over)
-}
-
-// kill ends the process and all that it has started.
-func (p *process) kill() {
-	endGroup(p.cmd)
-	for range p.lines { // so that its reader ends
-	}
-	<-p.over
-}
-
-func (p *process) ended() bool {
-	select {
-	case <-p.over:
-		return true
-	default:
-		return false
-	}
-}
-
-// ask sends a request and returns the answer. When ctx has ended it comes soon, or the process is killed.
-func (p *process) ask(ctx context.Context, r *serveRequest) (a serveAnswer, err error) {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return a, fmt.Errorf("encode the configuration: %w", err)
-	}
-	if _, err := p.in.Write(append(b, '\n')); err != nil {
-		return a, p.crashed()
-	}
-	var line []byte
-	var there bool
-	select {
-	case line, there = <-p.lines:
-	case <-ctx.Done():
-		late := time.NewTimer(serveGrace)
-		defer late.Stop()
-		select {
-		case line, there = <-p.lines:
-		case <-late.C:
-			p.kill()
-			return a, ctx.Err()
-		}
-	}
-	if !there {
-		return a, p.crashed()
-	}
-	if err := json.Unmarshal(line, &a); err != nil {
-		p.kill()
-		return a, fmt.Errorf("read the answer %.100q: %w", line, err)
-	}
-	return a, nil
-}
-
-// crashed says how the process ended, with the last lines of its log.
-func (p *process) crashed() error {
-	p.kill()
-	text := p.last.text()
-	if b, err := os.ReadFile(p.log); err == nil && len(b) > 0 {
-		text = strings.TrimSpace(string(b[max(0, len(b)-2000):]))
-	}
-	return fmt.Errorf("%s: %s\n%s", p.cmd.Args[0], p.cmd.ProcessState, text)
 }

@@ -17,7 +17,7 @@ import (
 //	{"do": "result", "id": 3, "iteration": 5, "metrics": {…}}   {"ok": true}
 //	{"do": "complete", "id": 3, "iteration": 9, "metrics": {…}, "how": "done"}   {"ok": true}
 //
-// An answer {"error": "…"} ends the experiment. When an experiment is resumed the program is told of all that it was
+// Each request has a number, "n", as in ServeSpec. An answer {"error": "…"} ends the experiment. When an experiment is resumed the program is told of all that it was
 // told before, and adopts what it had suggested.
 type SearcherSpec struct {
 	Args []string `json:"args"`
@@ -26,24 +26,24 @@ type SearcherSpec struct {
 
 // suggesting is a search.Searcher in a process. It ends with the experiment.
 type suggesting struct {
+	ctx     context.Context // of the experiment: when it has ended an answer comes soon, or the process is killed
 	process *process
-	log     func(string)
 	failed  error // of what has no answer of its own; the next suggestion says so
 }
 
-func (s *SearcherSpec) start(experiment string, log func(string)) (*suggesting, error) {
+func (s *SearcherSpec) start(ctx context.Context, experiment string) (*suggesting, error) {
 	p, err := startProcess(s.Args, s.Dir, experiment)
 	if err != nil {
 		return nil, fmt.Errorf("the searcher: %w", err)
 	}
-	return &suggesting{process: p, log: log}, nil
+	return &suggesting{ctx: ctx, process: p}, nil
 }
 
-func (s *suggesting) ask(r *serveRequest) (a serveAnswer, err error) {
+func (s *suggesting) ask(r *serveRequest, wanted ...string) (a serveAnswer, err error) {
 	if s.failed != nil {
 		return a, s.failed
 	}
-	a, err = s.process.ask(context.Background(), r)
+	a, err = s.process.ask(s.ctx, r, wanted...)
 	if err == nil && a.Error != "" {
 		err = errors.New(a.Error)
 	}
@@ -55,7 +55,7 @@ func (s *suggesting) ask(r *serveRequest) (a serveAnswer, err error) {
 
 // Suggest asks the program.
 func (s *suggesting) Suggest(trial core.ID) (core.Values, error) {
-	a, err := s.ask(&serveRequest{Do: "suggest", ID: &trial})
+	a, err := s.ask(&serveRequest{Do: "suggest", ID: &trial}, "config", "not_now", "finished")
 	switch {
 	case err != nil:
 		return nil, err
@@ -63,8 +63,6 @@ func (s *suggesting) Suggest(trial core.ID) (core.Values, error) {
 		return nil, search.ErrFinished
 	case a.NotNow:
 		return nil, search.ErrNotNow
-	case a.Config == nil:
-		return nil, errors.New("the searcher answered without a configuration")
 	}
 	config, err := core.Canonical(map[string]any(a.Config))
 	if err != nil {
@@ -75,12 +73,12 @@ func (s *suggesting) Suggest(trial core.ID) (core.Values, error) {
 
 // Adopt tells the program what it has suggested before.
 func (s *suggesting) Adopt(trial core.ID, config core.Values) {
-	_, _ = s.ask(&serveRequest{Do: "adopt", ID: &trial, Config: config}) // the next suggestion says what failed
+	_, _ = s.ask(&serveRequest{Do: "adopt", ID: &trial, Config: config}, "ok") // the next suggestion says what failed
 }
 
 // Result tells the program.
 func (s *suggesting) Result(trial core.ID, r *core.Result) {
-	_, _ = s.ask(&serveRequest{Do: "result", ID: &trial, Iteration: r.Iteration, Metrics: r.Metrics}) // as above
+	_, _ = s.ask(&serveRequest{Do: "result", ID: &trial, Iteration: r.Iteration, Metrics: r.Metrics}, "ok") // as above
 }
 
 // Complete tells the program.
@@ -89,7 +87,7 @@ func (s *suggesting) Complete(trial core.ID, last *core.Result, how core.End) {
 	if last != nil {
 		r.Iteration, r.Metrics = last.Iteration, last.Metrics
 	}
-	_, _ = s.ask(r) // as above
+	_, _ = s.ask(r, "ok") // as above
 }
 
 // Close ends the program, also while it is asked.

@@ -231,6 +231,37 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestOpenTellsWhoWasInterrupted opens an experiment while it runs, after its interruption, and after its end.
+func TestOpenTellsWhoWasInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "o")
+	opened := func(when string, want bool) {
+		g, err := tune.Open(folder)
+		if err != nil || g.Interrupted != want {
+			t.Errorf("%s: interrupted %v, want %v, %v", when, !want, want, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tuner := &tune.Tuner{Name: "o", Storage: dir, Trainable: line, Space: space.Space{"x": space.Uniform(0, 1)}, Options: tune.Options{Metric: "loss", Samples: 3}, Executor: tune.Local(1)}
+	tuner.Callbacks = []tune.Callback{func(n tune.Notice) error {
+		if n.Kind == core.Start {
+			opened("while it runs", false)
+			cancel()
+		}
+		return nil
+	}}
+	if _, err := tuner.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	opened("after its interruption", true)
+	tuner.Callbacks = nil
+	if _, err := tuner.Resume(t.Context(), folder, core.Redo{}); err != nil {
+		t.Fatal(err)
+	}
+	opened("after its end", false)
+}
+
 // TestExport writes results as files of other programs.
 func TestExport(t *testing.T) {
 	g, err := (&tune.Tuner{Name: "e", Storage: t.TempDir(), Trainable: line, Space: space.Space{"x": 0.5}, Executor: tune.Local(1)}).Run(t.Context())

@@ -135,7 +135,7 @@ func (t *Tuner) start(ctx context.Context, folder string, redo core.Redo, fresh 
 		t.Executor = Local(0)
 	}
 	if t.Program != nil && t.Searcher == nil {
-		p, err := t.Program.start(folder, t.Log)
+		p, err := t.Program.start(ctx, folder)
 		if err != nil {
 			return nil, err
 		}

@@ -124,10 +124,15 @@ func (w *trainer) close() {
 }
 
 func (w *trainer) drop() {
-	if c, ok := w.object.(Closer); ok {
+	release(w.object)
+	w.object = nil
+}
+
+// release closes an object that no trial needs any more, or nil.
+func release(object Class) {
+	if c, ok := object.(Closer); ok {
 		_ = c.Close() // its trial has ended
 	}
-	w.object = nil
 }
 
 func (a *attempt) run(ctx context.Context, t registered, old Class) {
@@ -159,6 +164,12 @@ func (a *attempt) run(ctx context.Context, t registered, old Class) {
 // train steps an object until it is done.
 func (a *attempt) train(ctx context.Context, fresh func() Class, old Class, t *Trial) error {
 	object, ready := old, false
+	begun := false
+	defer func() {
+		if !begun { // by an error or a panic: nothing else knows the object
+			release(object)
+		}
+	}()
 	if r, ok := old.(Resetter); ok {
 		var err error
 		if ready, err = r.Reset(ctx, t); err != nil {
@@ -166,13 +177,13 @@ func (a *attempt) train(ctx context.Context, fresh func() Class, old Class, t *T
 		}
 	}
 	if !ready {
-		if c, ok := old.(Closer); ok {
-			_ = c.Close() // its trial has ended
-		}
-		object = fresh()
-		if err := object.Setup(ctx, t); err != nil {
+		release(old)
+		object = nil // one whose Setup fails has nothing to release
+		made := fresh()
+		if err := made.Setup(ctx, t); err != nil {
 			return fmt.Errorf("setup: %w", err)
 		}
+		object = made
 	}
 	if folder, ok := t.Checkpoint(); ok {
 		if err := object.Load(ctx, folder); err != nil {
@@ -182,6 +193,7 @@ func (a *attempt) train(ctx context.Context, fresh func() Class, old Class, t *T
 	}
 	a.mu.Lock()
 	a.object = object
+	begun = true
 	a.mu.Unlock()
 	for {
 		m, err := object.Step(ctx)
@@ -339,12 +351,20 @@ func (w *trainer) stop(ctx context.Context, grace time.Duration) error {
 	select {
 	case <-a.done:
 	case <-time.After(grace):
+		go a.abandon()
 		return fmt.Errorf("trial %d has not returned %s after it was stopped", a.request.Trial, grace)
 	case <-ctx.Done():
+		go a.abandon()
 		return ctx.Err()
 	}
 	w.object = a.object
 	return nil
+}
+
+// abandon releases the object of an attempt that has not returned when it was to, once it does.
+func (a *attempt) abandon() {
+	<-a.done
+	release(a.object)
 }
 
 // store makes a folder durable under its name, or leaves none.

@@ -331,6 +331,9 @@ func TestScripts(t *testing.T) {
 			case "file":
 				var name string
 				d.ScanArgs(t, "name", &name)
+				if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+					t.Fatal(err)
+				}
 				if err := os.WriteFile(name, []byte(d.Input+"\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}

@@ -89,11 +89,11 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 	t.Callbacks = append(t.Callbacks, func(n tune.Notice) error {
 		switch n.Kind {
 		case core.Recover:
-			a.note("%s failed and runs again: %s", core.TrialName(n.Trial), firstLine(n.Reason))
+			a.note("%s failed and runs again: %s", core.TrialName(n.Trial), shortReason(n.Reason))
 		case core.Complete:
 			ended++
 			if n.End == core.EndError {
-				a.note("%s ended with an error: %s", core.TrialName(n.Trial), firstLine(n.Reason))
+				a.note("%s ended with an error: %s", core.TrialName(n.Trial), shortReason(n.Reason))
 			}
 			if n.Last == nil {
 				return nil
@@ -120,7 +120,7 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 		return err
 	}
 	if failed := g.Errors(); len(failed) > 0 {
-		return fmt.Errorf("%w: %d of %d, such as %s: %s", errTrials, len(failed), len(g.Trials), failed[0].Name, firstLine(failed[0].Error))
+		return fmt.Errorf("%w: %d of %d, such as %s: %s", errTrials, len(failed), len(g.Trials), failed[0].Name, shortReason(failed[0].Error))
 	}
 	return nil
 }
@@ -136,6 +136,35 @@ func firstLine(text string) string {
 	return line
 }
 
+// shortReason is a reason in one line. Of a traceback of Python it is the last line, which has the error.
+func shortReason(text string) string {
+	first := firstLine(text)
+	before, trace, found := strings.Cut(text, "Traceback (most recent call last):")
+	if !found {
+		return first
+	}
+	trace = strings.TrimRight(trace, " \n")
+	last := strings.TrimSpace(trace[strings.LastIndex(trace, "\n")+1:])
+	before = strings.TrimSuffix(firstLine(before), ":")
+	switch {
+	case last == "":
+		return first
+	case before == "":
+		return last
+	}
+	return before + ": " + last
+}
+
+// interrupted is the state of trials that ran when their experiment was interrupted.
+const interrupted core.Status = "INTERRUPTED"
+
+func stateOf(g *tune.Grid, s core.Status) core.Status {
+	if g.Interrupted && s == core.Running {
+		return interrupted
+	}
+	return s
+}
+
 func openExperiment(folder string) (*tune.Grid, error) {
 	g, err := tune.Open(folder)
 	if err != nil {
@@ -146,9 +175,10 @@ func openExperiment(folder string) (*tune.Grid, error) {
 
 func (a *app) tuneStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "status FOLDER",
-		Short:   "Show how many trials are in which state",
-		Long:    "Show how many trials of an experiment are in which state, also while it runs.",
+		Use:   "status FOLDER",
+		Short: "Show how many trials are in which state",
+		Long: `Show how many trials of an experiment are in which state, also while it runs. Trials
+are INTERRUPTED when they ran and no process runs the experiment any more.`,
 		Example: "  cascade tune status experiments/digits",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -162,10 +192,13 @@ func (a *app) tuneStatusCommand() *cobra.Command {
 			}
 			var lines []line
 			for _, s := range core.Statuses {
-				lines = append(lines, line{s, g.Count(s)})
+				lines = append(lines, line{stateOf(g, s), g.Count(s)})
 			}
 			if g.Halted != "" {
 				a.note("the experiment was stopped: %s", g.Halted)
+			}
+			if g.Interrupted {
+				a.note("the experiment was interrupted: no process runs it; go on with: %s", a.hint("tune", "resume", args[0]))
 			}
 			return table(a, lines, "state", "trials")
 		},
@@ -184,7 +217,7 @@ type trialLine struct {
 }
 
 func trialLineOf(g *tune.Grid, o *tune.Outcome) trialLine {
-	l := trialLine{o.Name, o.Status, o.Results, "", configText(o), o.Attempts, firstLine(o.Reason)}
+	l := trialLine{o.Name, stateOf(g, o.Status), o.Results, "", configText(o), o.Attempts, shortReason(o.Reason)}
 	if o.Last != nil {
 		if x, ok := o.Last.Value(g.Options.Metric); ok {
 			l.Metric = strconv.FormatFloat(x, 'g', 6, 64)

@@ -46,6 +46,7 @@ type fake struct {
 	progress comms.Progress
 	log      []byte
 	refuse   error // of actions
+	broken   error // of questions
 
 	mu      sync.Mutex
 	watches int // now
@@ -70,6 +71,9 @@ func (f *fake) Query(_ context.Context, q comms.Query) (*comms.Page, error) {
 	f.mu.Lock()
 	f.queries = append(f.queries, q)
 	f.mu.Unlock()
+	if f.broken != nil {
+		return nil, f.broken
+	}
 	if !q.Job.IsZero() && q.Job != f.progress.Job {
 		return nil, fmt.Errorf("%w: no job %s", cascade.ErrNotFound, q.Job)
 	}
@@ -101,6 +105,9 @@ func (f *fake) Query(_ context.Context, q comms.Query) (*comms.Page, error) {
 }
 
 func (f *fake) Watch(ctx context.Context, job comms.JobID, _ time.Duration, yield func(*comms.Progress) bool) error {
+	if f.broken != nil {
+		return f.broken
+	}
 	if job != f.progress.Job {
 		return fmt.Errorf("%w: no job %s", cascade.ErrNotFound, job)
 	}

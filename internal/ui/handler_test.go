@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -351,14 +352,43 @@ func TestListen(t *testing.T) {
 			t.Errorf("%s: served at %s", address, s.Addr())
 		}
 	}
-	s, err := Listen("127.0.0.1:0", Config{Source: newFake(t)})
-	if err != nil {
-		t.Fatal(err)
+	for _, host := range []string{"127.0.0.1", "127.0.0.2"} { // each is asked for by its own name
+		s, err := Listen(host+":0", Config{Source: newFake(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(s.URL(), "http://"+host+":") || !regexp.MustCompile(`/#t=[A-Za-z0-9_-]{43}$`).MatchString(s.URL()) {
+			t.Error(s.URL())
+		}
+		page := httptest.NewRequest(http.MethodGet, "http://"+s.Addr()+"/", nil)
+		got := httptest.NewRecorder()
+		if s.handler.ServeHTTP(got, page); got.Code != http.StatusOK {
+			t.Errorf("%s: status %d: %s", s.URL(), got.Code, got.Body)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
-	if !strings.HasPrefix(s.URL(), "http://127.0.0.1:") || !regexp.MustCompile(`/#t=[A-Za-z0-9_-]{43}$`).MatchString(s.URL()) {
-		t.Error(s.URL())
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
+}
+
+// A program that asks once is told by the status that there is no state, and not by its text alone.
+func TestTopicsThatFail(t *testing.T) {
+	for _, c := range []struct {
+		topic string
+		err   error
+		want  int
+	}{
+		{"jobs", cascade.ErrUnavailable, http.StatusServiceUnavailable},
+		{"hosts", cascade.ErrDenied, http.StatusForbidden},
+		{"job:01a21cb6-b173-7407-866c-911bbcf3f4e0", cascade.ErrUnavailable, http.StatusServiceUnavailable},
+		{"picture:01a21cb6-b173-7407-866c-911bbcf3f4e0", cascade.ErrNotFound, http.StatusNotFound},
+		{"job:01a21cb6-b173-7407-866c-911bbcf3f4e0", cascade.ErrNotFound, http.StatusNotFound},
+	} {
+		f := newFake(t)
+		f.broken = c.err
+		status, _, text := request(t, serve(t, f, nil), http.MethodGet, "/api/v1/topic/"+c.topic, "", nil)
+		if status != c.want || !strings.Contains(text, `"error"`) {
+			t.Errorf("%s with %v: status %d, want %d: %s", c.topic, c.err, status, c.want, text)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -173,7 +174,7 @@ func (h *Handler) watchJob(ctx context.Context, t *topic, id comms.JobID) {
 		switch {
 		case err == nil, ctx.Err() != nil:
 		case errors.Is(err, cascade.ErrNotFound):
-			t.failed(errors.New("there is no such job: it may have been removed"))
+			t.failed(fmt.Errorf("there is no such job, it may have been removed: %w", err))
 		default:
 			t.failed(err)
 		}

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -78,7 +79,7 @@ func (h *Handler) see(ctx context.Context, id comms.JobID, graph *dag.Graph, end
 	})
 	switch {
 	case errors.Is(err, cascade.ErrNotFound):
-		return nil, errors.New("there is no such job: it may have been removed")
+		return nil, fmt.Errorf("there is no such job, it may have been removed: %w", err)
 	case err != nil:
 		return nil, err
 	case s.progress == nil:

@@ -36,7 +36,7 @@ func Listen(address string, cfg Config) (*Server, error) {
 		cfg.Token = NewToken()
 	}
 	if _, port, err := net.SplitHostPort(l.Addr().String()); err == nil {
-		for _, name := range []string{"127.0.0.1", "localhost", "::1"} {
+		for _, name := range []string{host, "127.0.0.1", "localhost", "::1"} {
 			cfg.Hosts = append(cfg.Hosts, net.JoinHostPort(name, port))
 		}
 	}

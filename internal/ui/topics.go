@@ -29,7 +29,7 @@ type topic struct {
 	mu      sync.Mutex
 	version uint64 // of state; 0: there is none yet
 	state   []byte // JSON
-	kept    any    // what the state was made of, for questions about parts of it
+	kept    any    // what the state was made of, for questions about parts of it; an error: why there is no newer state
 	changed chan struct{}
 }
 
@@ -105,7 +105,7 @@ func (t *topic) set(value, kept any) {
 }
 
 // failed tells why there is no newer state.
-func (t *topic) failed(err error) { t.set(map[string]string{"error": sentence(err)}, nil) }
+func (t *topic) failed(err error) { t.set(map[string]string{"error": sentence(err)}, err) }
 
 // newest returns the state, its version, and what is closed when there is a newer one.
 func (t *topic) newest() (state []byte, kept any, version uint64, changed <-chan struct{}) {
@@ -114,12 +114,13 @@ func (t *topic) newest() (state []byte, kept any, version uint64, changed <-chan
 	return t.state, t.kept, t.version, t.changed
 }
 
-// first waits for the first state.
+// first waits for the first state. Its error is also why there is no newer state.
 func (t *topic) first(ctx context.Context) (state []byte, kept any, err error) {
 	for {
 		state, kept, version, changed := t.newest()
 		if version > 0 {
-			return state, kept, nil
+			err, _ := kept.(error)
+			return state, kept, err
 		}
 		select {
 		case <-changed:

@@ -78,6 +78,21 @@ func Read(folder string, each func(*Record) error) error {
 	return err
 }
 
+// Busy tells whether a process writes the journal of a folder.
+func Busy(folder string) (bool, error) {
+	path := filepath.Join(folder, File)
+	f, err := os.Open(path)
+	if err != nil {
+		return false, fmt.Errorf("open the journal: %w", err)
+	}
+	defer f.Close()
+	is, err := busy(f)
+	if err != nil {
+		return false, fmt.Errorf("ask whether a process writes %s: %w", path, err)
+	}
+	return is, nil
+}
+
 // read returns where the last whole line ends, and its number.
 func read(f io.Reader, path string, each func(*Record) error) (end, n int64, err error) {
 	lines := bufio.NewReaderSize(f, 1<<20)

@@ -48,12 +48,13 @@ def main() -> None:
     log = os.open(os.path.join(experiment, "searcher.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     while line := sys.stdin.buffer.readline():
+        request = json.loads(line)
         try:
-            said = answer(searcher, json.loads(line))
+            said = answer(searcher, request)
         except Exception:
             said = {"error": traceback.format_exc()}
         sys.stdout.flush()
-        answers.write((json_of(said) + "\n").encode())
+        answers.write((json_of({"n": request["n"], **said}) + "\n").encode())
         answers.flush()
 
 

@@ -38,21 +38,29 @@ class Worker:
         self._requests, self._answers = requests, answers
         self._object: Trainable | None = None
         self._process = os.getpid()
+        self._request = 0  # its number, which the answer repeats
 
     def serve(self) -> None:
         """Serves until there are no more requests."""
-        while line := self._requests.readline():
+        while request := self._next():
             try:
-                answer = self._do(json.loads(line))
+                answer = self._do(request)
             except Exception:
                 answer = {"error": traceback.format_exc()}
             if os.getpid() != self._process:  # the trainable has forked, and this is its child
                 os._exit(0)
             self._send(answer)
 
+    def _next(self) -> dict[str, Any]:
+        """The next request; empty at the end."""
+        line = self._requests.readline()
+        request: dict[str, Any] = json.loads(line) if line else {}
+        self._request = request.get("n", 0)
+        return request
+
     def _send(self, answer: Mapping[str, Any]) -> None:
         sys.stdout.flush()
-        self._answers.write((json_of(answer) + "\n").encode())
+        self._answers.write((json_of({"n": self._request, **answer}) + "\n").encode())
         self._answers.flush()
 
     def _do(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -136,8 +144,8 @@ class Worker:
         if os.getpid() != self._process:
             raise RuntimeError("tune.report: this process was forked from that of the trial, which alone reports")
         self._send(message)
-        line = self._requests.readline()
-        if not line or "stop" in json.loads(line):
+        request = self._next()
+        if not request or "stop" in request:
             raise Stopped(0)
 
 
