@@ -18,6 +18,9 @@ func (c *Core) Check() error {
 	if err := c.ctl.check(); err != nil {
 		return err
 	}
+	if err := c.submits.check(); err != nil {
+		return err
+	}
 	sealed, building := 0, 0
 	for _, j := range c.jobs {
 		building += j.building()
@@ -484,7 +487,7 @@ func checkLine(cl *class) error {
 		return fmt.Errorf("%d tasks are ready, counted %d", cl.size, size)
 	}
 	if q == nil {
-		if cl.rows.Len() > 0 && !cl.offered && !j.session && !j.held && j.stopped == nil && cl.env.state == envReady {
+		if cl.rows.Len() > 0 && !cl.offered && !j.session && !cl.door && !j.held && j.stopped == nil && cl.env.state == envReady {
 			return fmt.Errorf("%d ready tasks stand in no line", cl.rows.Len())
 		}
 		return nil

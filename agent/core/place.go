@@ -46,6 +46,7 @@ func (c *Core) schedule() {
 		c.startGangs()
 	}
 	c.serveSessions()
+	c.serveSubmits()
 	c.forwardCalls()
 	c.spawnWanted()
 	c.reclaimRuns()
