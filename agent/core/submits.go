@@ -323,6 +323,10 @@ func (c *Core) takeOut(o *submitted, j *job, t taskIndex) (why string) {
 	if err != nil {
 		return err.Error()
 	}
+	if len(ins) == 0 { // its one output says that it has ended
+		ref := comms.DatasetRef{Task: o.at.task}
+		o.at.job.data[ref] = &dataset{desc: comms.Desc{Ref: ref, Attempt: 1, Place: comms.Place{Kind: comms.PlaceInline}}}
+	}
 	for k := range ins {
 		refs, err := j.inputRefs(t, uint32(k))
 		if err != nil || len(refs) != 1 || j.data[refs[0]] == nil {
