@@ -31,7 +31,9 @@ func timesIn(ctx context.Context, a cascade.Array[float64], with graphTimes) (ca
 	return scaled(ctx, a, with.By)
 }
 
-func lastIn(_ context.Context, a cascade.Array[float64]) (float64, error) { return a.Data[len(a.Data)-1], nil }
+func lastIn(_ context.Context, a cascade.Array[float64]) (float64, error) {
+	return a.Data[len(a.Data)-1], nil
+}
 
 func failsIn(context.Context, cascade.Array[float64]) (float64, error) { return 0, errNoData }
 
