@@ -24,7 +24,8 @@ type GraphCall struct {
 func (g *GraphCall) Go(ctx context.Context) *Call {
 	r, _ := ctx.Value(taskKey{}).(*run)
 	fn := &Func{Name: g.Name}
-	c, err := (*Call)(nil), error(nil)
+	var c *Call
+	var err error
 	switch {
 	case r == nil && stray() != nil:
 		err = stray()

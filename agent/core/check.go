@@ -410,7 +410,7 @@ func (c *Core) checkTasks(j *job) error {
 			}
 		case tWaiting:
 			missing, failed := c.countMissing(j, t)
-			if missing != s.missing && !failed || missing == 0 && !failed && c.submits.of(rowRef{j, dag.TaskIndex(t)}) == nil {
+			if missing != s.missing && !failed || missing == 0 && !failed && c.submits.of(rowRef{j, t}) == nil {
 				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
 			}
 		case tAway:
