@@ -37,6 +37,7 @@ func (c *Core) schedule() {
 	c.resumeHeld()
 	c.dropEarly()
 	c.startPulls()
+	c.serveSubmits()
 	c.placePinned()
 	if !yielded {
 		c.startGangs()
@@ -46,7 +47,6 @@ func (c *Core) schedule() {
 		c.startGangs()
 	}
 	c.serveSessions()
-	c.serveSubmits()
 	c.forwardCalls()
 	c.spawnWanted()
 	c.reclaimRuns()
