@@ -22,6 +22,8 @@ type Graph struct {
 	groups    []group
 	envs      []dag.Environment
 	exports   []dag.Export
+	single    []string // those of them that are one dataset
+	given     []given
 	keepGoing bool
 	rebuilt   dag.Rebuilt
 	err       error
@@ -55,6 +57,9 @@ func (g *Graph) Environment(e dag.Environment) { g.envs = append(g.envs, e) }
 func (g *Graph) Output(s Source, path string) {
 	in := s.source()
 	g.fail("output", in.err)
+	if !in.list && in.err == nil && len(in.from) == 1 {
+		g.single = append(g.single, in.from[0].Text)
+	}
 	for _, f := range in.from {
 		g.exports = append(g.exports, dag.Export{From: f, Path: path})
 	}
@@ -335,6 +340,14 @@ func Decode[T any](codec, dtype string, shape []uint64, b []byte) (T, error) {
 // Build checks the graph and returns it as a value that can be submitted. All
 // mistakes are reported together. The Graph is not to be used afterwards.
 func (g *Graph) Build() (*dag.Graph, error) {
+	if len(g.given) > 0 {
+		g.fail(fmt.Sprintf("input %q", g.given[0].name), errors.New("it is a future: run the graph with Go, from the session or task that has it"))
+	}
+	return g.build(nil)
+}
+
+// build is Build with doors: outputs are taken by one of these, and kept by the job only when they are copied.
+func (g *Graph) build(doors []dag.Group) (*dag.Graph, error) {
 	b := dag.NewBuilder(g.name)
 	b.KeepGoing(g.keepGoing)
 	b.Rebuilt(g.rebuilt)
@@ -353,8 +366,13 @@ func (g *Graph) Build() (*dag.Graph, error) {
 		}
 		b.Add(grp.Group)
 	}
+	for _, grp := range doors {
+		b.Add(grp)
+	}
 	for _, e := range g.exports {
-		b.Export(e.From, e.Path)
+		if doors == nil || e.Path != "" || !slices.Contains(g.single, e.From.Text) {
+			b.Export(e.From, e.Path)
+		}
 	}
 	if g.err != nil {
 		return nil, fmt.Errorf("build graph %q: %w", g.name, g.err)

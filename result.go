@@ -52,18 +52,6 @@ func Result[T any](ctx context.Context, j *Job, ref Ref[T]) (T, error) {
 	return v, nil
 }
 
-// ResultFuture waits until a dataset of a job is there, as Result does, and puts it where calls
-// can read it by reference: ctx is that of a session, or of a task that has a client. Its bytes
-// come through this program, once, and are copied into shared memory: it is for outputs that
-// several calls read. The future goes on when the job does not.
-func ResultFuture[T any](ctx context.Context, j *Job, ref Ref[T]) (Future[T], error) {
-	v, err := Result(ctx, j, ref)
-	if err != nil {
-		return Future[T]{}, err
-	}
-	return Put(ctx, v)
-}
-
 // notThere is the error, on one line, for a dataset that could not be had: because
 // the job has failed, if it has. That it is not found follows from the task's error.
 func notThere[T any](ref Ref[T], jobErr, err error) error {

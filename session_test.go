@@ -249,39 +249,6 @@ func rampUp(_ context.Context, p fibOf) (cascade.Array[float64], error) {
 
 var rampUpTask = cascade.Func1("rampUp", rampUp, "with -> a")
 
-// TestSessionRunsGraph runs a graph from a session, whose output calls read by reference when
-// the job is deleted.
-func TestSessionRunsGraph(t *testing.T) {
-	c := cascadetest.Start(t)
-	s := open(t, c.Client)
-	g := cascade.NewGraph("ramp")
-	ramp := rampUpTask.Add(g, "ramp", cascade.With(fibOf{large}))
-	g.Output(ramp, "")
-	job := cascadetest.Submit(t, c, g)
-	a, err := cascade.ResultFuture(s.Context(), job, ramp)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := job.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := job.Forget(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, by := range []float64{1, 2} {
-		b, err := scaledTask.Go(s.Context(), a, cascade.Val(by)).Get(s.Context())
-		if err != nil || b.Data[large-1] != by*(large-1) {
-			t.Errorf("times %v: %v", by, err)
-		}
-	}
-	if v, err := a.Get(s.Context()); err != nil || v.Data[large-1] != large-1 {
-		t.Errorf("the future itself: %v", err)
-	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 // Functions call each other to a depth of 1,000 (in the gate 200): each of the tasks waits in a process of its own.
 func TestNesting(t *testing.T) {
 	depth := tier.Rounds(200, 1000)

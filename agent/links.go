@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -217,7 +218,7 @@ func (d *controllerDoor) Up(l *comms.Link, peer comms.Identity, resumed bool) {
 			loop.controller.waiting = nil // it was for the one before, and must not come ahead of Register
 		}
 		loop.controller.link, loop.controller.epoch = l, epoch
-	}, ev: core.ControllerUp{Resumed: resumed}})
+	}, ev: core.ControllerUp{Resumed: resumed, Submits: slices.Contains(peer.Features, comms.FeatureSubmits)}})
 	if !resumed {
 		d.agent.in.Offer(item{note: d.agent.packages.again})
 		d.agent.in.Offer(item{note: d.agent.relay.again})
@@ -259,8 +260,16 @@ func (d *controllerDoor) message(l *comms.Link, m comms.Message, body []byte) {
 		}
 	case *comms.Revoked:
 		d.agent.takeRevoked(m)
-	case *comms.Renewed, *comms.Reply:
+	case *comms.Renewed:
 		d.agent.takeRenewed(m)
+	case *comms.Reply:
+		if m.Req&core.SubmitRequest == 0 {
+			d.agent.takeRenewed(m)
+			return
+		}
+		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
+	case *comms.Accepted, *comms.Progress:
+		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
 	case *comms.Retain, *comms.Committed, *comms.DrainAgent, *comms.LoadSubscribe, *comms.StealRequest, *comms.There, *comms.Meet, *comms.GangCommand:
 		d.agent.in.Offer(item{ev: core.FromController{Msg: m}})
 	default:

@@ -14,6 +14,9 @@ const FeatureParams = "params"
 // FeatureResume is the feature of a controller that reads the text of a job for what a later one compares: NamedReq, and Submit.Resume with a text.
 const FeatureResume = "resume"
 
+// FeatureSubmits is the feature of a controller that takes jobs from agents: graphs that their tasks run.
+const FeatureSubmits = "submits"
+
 // FeatureViews is the feature of an agent that leaves a file to the clients of its host that lock it: see Fetch.Host.
 const FeatureViews = "views"
 

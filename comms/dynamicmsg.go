@@ -37,6 +37,7 @@ type CallKind struct {
 	Priority    int64     // higher first, among the calls of one job
 	Here        bool      // it stays on the host of its caller
 	Stateful    bool      // what its process had is gone with it: when that dies the call fails, and is not tried again
+	Graph       []byte    // encoded dag.Graph, with doors, which is run in place of a function; Function is its name then. Empty: a function is called
 }
 
 // Calls makes tasks, in order. Inputs that lie in a lease of the executor are sealed as
@@ -206,7 +207,7 @@ func (r *CallRef) code(c *Coder) {
 }
 
 func (k *CallKind) code(c *Coder) {
-	c.Struct(12, func(c *Coder) {
+	c.Struct(13, func(c *Coder) {
 		Uint(c, &k.ID)
 		String(c, &k.Function)
 		String(c, &k.Environment)
@@ -219,6 +220,7 @@ func (k *CallKind) code(c *Coder) {
 		Int(c, &k.Priority)
 		c.Bool(&k.Here)
 		c.Bool(&k.Stateful)
+		c.Bytes(&k.Graph)
 	})
 }
 
@@ -261,6 +263,9 @@ func (m *Listed) code(c *Coder) {
 // again and again.
 func (m *Calls) size() int {
 	n := 256 * (1 + len(m.Kinds))
+	for i := range m.Kinds {
+		n += len(m.Kinds[i].Graph)
+	}
 	for i := range m.Items {
 		it := &m.Items[i]
 		n += 24 + len(it.Name) + len(it.With)

@@ -22,7 +22,7 @@ const Optional Type = 128
 // Every message. The comment begins with the ways it may take, sender -> receiver;
 // a test reads it.
 const (
-	TypeReply    Type = 1 // controller -> client, agent -> client, agent -> agent: the end of a request, well or not
+	TypeReply    Type = 1 // controller -> client, controller -> agent, agent -> client, agent -> agent: the end of a request, well or not
 	TypeBlob     Type = 2 // client -> controller, controller -> agent, agent -> executor: a piece of a blob named by its content hash
 	TypeHaveReq  Type = 3 // client -> controller: asks which blobs the receiver lacks
 	TypeHave     Type = 4 // controller -> client: answers HaveReq
@@ -31,11 +31,11 @@ const (
 	TypeNamedReq Type = 7 // client -> controller: asks what the text of a job file names
 	TypeNamed    Type = 8 // controller -> client: answers NamedReq
 
-	TypeSubmit   Type = 10 // client -> controller: makes a job
-	TypeAccepted Type = 11 // controller -> client: the job is durable
-	TypeControl  Type = 12 // client -> controller: cancel, hold, release, rerun, forget
+	TypeSubmit   Type = 10 // client -> controller, agent -> controller: makes a job
+	TypeAccepted Type = 11 // controller -> client, controller -> agent: the job is durable
+	TypeControl  Type = 12 // client -> controller, agent -> controller: cancel, hold, release, rerun, forget
 	TypeWatch    Type = 13 // client -> controller: subscribes to a job's progress
-	TypeProgress Type = 14 // controller -> client: how a job stands
+	TypeProgress Type = 14 // controller -> client, controller -> agent: how a job stands
 	TypeQuery    Type = 15 // client -> controller: asks for rows
 	TypePage     Type = 16 // controller -> client: some rows
 	TypeLocate   Type = 17 // client -> controller: asks where datasets are

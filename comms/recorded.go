@@ -232,7 +232,7 @@ func (r *columnReader) text() []byte {
 // AppendCallKind writes what calls of one kind share, for Called.Kind. Its environment is that in
 // which they run.
 func AppendCallKind(k CallKind, environment string) []byte {
-	k.ID, k.Environment = 0, environment
+	k.ID, k.Environment, k.Graph = 0, environment, nil // the graph is in the store of its own job
 	return Encode(&Calls{Kinds: []CallKind{k}})
 }
 

@@ -116,7 +116,7 @@ func (cfg *Config) store(onPause func(bool, uint64)) gcs.Options {
 
 func (cfg *Config) links(h comms.Handler, incarnation uint64, s *comms.Security) comms.Config {
 	return comms.Config{
-		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build, Features: []string{comms.FeatureMany, comms.FeaturePackages, comms.FeatureInputs, comms.FeatureQuiet, comms.FeaturePlatforms, comms.FeatureParams, comms.FeatureResume}},
+		Self:    comms.Identity{Role: "controller", Name: cfg.Name, Incarnation: incarnation, PID: os.Getpid(), Build: cfg.Build, Features: []string{comms.FeatureMany, comms.FeaturePackages, comms.FeatureInputs, comms.FeatureQuiet, comms.FeaturePlatforms, comms.FeatureParams, comms.FeatureResume, comms.FeatureSubmits}},
 		Handler: h, Inproc: cfg.Inproc, Replay: true, ResumeWindow: cmp.Or(cfg.ResumeWindow, min(time.Minute, cmp.Or(cfg.Grace, core.DefaultGrace))),
 		HeartbeatTimeout: cfg.Silence,
 		Security:         s, InsecureTestNetwork: cfg.InsecureTestNetwork, Log: cfg.Log,

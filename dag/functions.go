@@ -48,7 +48,7 @@ func (fs Functions) Checker() func(g *Group, where string) (message, hint string
 
 func (fs Functions) check(g *Group, where string, parse func(text string) (signature, bool)) (message, hint string) {
 	name := g.Run.Function
-	if g.Run.Command != nil || g.IsInput() || g.IsSession() {
+	if g.Run.Command != nil || g.IsInput() || g.IsSession() || g.IsDoor() {
 		return "", ""
 	}
 	sig, ok := fs[name]

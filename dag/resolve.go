@@ -96,6 +96,7 @@ func (g *Graph) resolve(opt Options, pending []pendingAxis, broken map[string]bo
 		r.axes(gi)
 		r.input(gi, &r.g.Groups[gi])
 		r.session(gi, &r.g.Groups[gi])
+		r.door(gi, &r.g.Groups[gi])
 	}
 	r.number()
 	r.generators(pending)

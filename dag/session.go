@@ -78,7 +78,7 @@ const defaultCPU = 1000
 // session checks what a group is as the task of a session, if it is one.
 func (r *resolver) session(gi int, grp *Group) {
 	if !grp.IsSession() {
-		if grp.Resources.CPU == NoCPU {
+		if grp.Resources.CPU == NoCPU && !grp.IsDoor() {
 			r.report(gi, "resources", "cpu", errors.New("only the task of a session occupies no core"))
 		}
 		return

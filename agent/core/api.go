@@ -51,9 +51,9 @@ type Config struct {
 type Event interface{ event() }
 
 type (
-	// ControllerUp: the link to a controller is up. Resumed: the same
+	// ControllerUp: the link to a controller is up. Submits: it takes jobs from agents. Resumed: the same
 	// incarnation with which the agent spoke before, and the link lost nothing.
-	ControllerUp struct{ Resumed bool }
+	ControllerUp struct{ Resumed, Submits bool }
 	// ControllerDown: the link is gone, for now.
 	ControllerDown struct{}
 	// FromController brings what a controller sends and the core acts on. With Assign comes

@@ -176,6 +176,7 @@ func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
 	j.wanted = exportsOf(g)
 	j.newSlots()
 	c.newSession(j)
+	c.submits.newJob(j)
 	return j
 }
 

@@ -151,6 +151,7 @@ func (c *Core) callKind(by *caller, r *run, k *comms.CallKind) error {
 		}
 	}
 	kind := *k
+	kind.Graph = slices.Clone(k.Graph)
 	kind.Inputs, kind.Outputs, kind.RetryOn = slices.Clone(k.Inputs), slices.Clone(k.Outputs), slices.Clone(k.RetryOn)
 	if len(kind.Outputs) == 0 {
 		kind.Outputs = []comms.KindOut{{Name: "out"}}
@@ -230,7 +231,7 @@ func (c *Core) callItem(by *caller, r *run, m *comms.CallItem, refs []comms.Item
 
 // stays tells whether calls of a kind can run on no other agent.
 func (s *callShape) stays() bool {
-	return s.kind.Here || slices.ContainsFunc(s.group.Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone })
+	return s.kind.Here || s.graph != nil || slices.ContainsFunc(s.group.Outputs, func(o dag.OutputDecl) bool { return o.Generate != dag.GenerateNone })
 }
 
 // released tells whether a row that has ended well has lost what it made.

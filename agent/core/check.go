@@ -18,6 +18,9 @@ func (c *Core) Check() error {
 	if err := c.ctl.check(); err != nil {
 		return err
 	}
+	if err := c.submits.check(); err != nil {
+		return err
+	}
 	sealed, building := 0, 0
 	for _, j := range c.jobs {
 		building += j.building()
@@ -407,7 +410,7 @@ func (c *Core) checkTasks(j *job) error {
 			}
 		case tWaiting:
 			missing, failed := c.countMissing(j, t)
-			if missing != s.missing && !failed || missing == 0 && !failed {
+			if missing != s.missing && !failed || missing == 0 && !failed && c.submits.of(rowRef{j, t}) == nil {
 				return fmt.Errorf("task %d waits for %d inputs, counted %d", t, s.missing, missing)
 			}
 		case tAway:
@@ -484,7 +487,7 @@ func checkLine(cl *class) error {
 		return fmt.Errorf("%d tasks are ready, counted %d", cl.size, size)
 	}
 	if q == nil {
-		if cl.rows.Len() > 0 && !cl.offered && !j.session && !j.held && j.stopped == nil && cl.env.state == envReady {
+		if cl.rows.Len() > 0 && !cl.offered && !j.session && !cl.door && !j.held && j.stopped == nil && cl.env.state == envReady {
 			return fmt.Errorf("%d ready tasks stand in no line", cl.rows.Len())
 		}
 		return nil

@@ -107,6 +107,7 @@ type Core struct {
 	argsLost  []rowRef // with arguments whose bytes are gone
 	loans     map[ledger.Key]*loan
 	refs      references
+	submits   submits
 	asking    asking
 	strange   []rowRef            // that cannot run here, until it is known who can
 	away      map[uint64]rowRef   // own ones that others have, or are to be told of, by their names there
@@ -242,6 +243,7 @@ func (c *Core) handle(ev Event) {
 	switch ev := ev.(type) {
 	case ControllerUp:
 		c.controllerUp(ev.Resumed)
+		c.submits.controllerUp(ev)
 	case ControllerDown:
 		c.ctl.open, c.ctl.full = false, false
 	case FromController:

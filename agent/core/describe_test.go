@@ -77,6 +77,10 @@ func describeEnd(e *comms.CallEnd) string {
 
 func describeMessage(m comms.Message) string {
 	switch m := m.(type) {
+	case *comms.Submit:
+		return fmt.Sprintf("submit job %d, watched %v", m.Job[0], m.Watch)
+	case *comms.Control:
+		return fmt.Sprintf("control job %d: %v %q", m.Job[0], m.Action, m.Reason)
 	case *comms.Stop:
 		return fmt.Sprintf("stop{Now:%v}", m.Now)
 	case *comms.LoadReport:

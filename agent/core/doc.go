@@ -69,6 +69,7 @@
 //	multihost    multi-host gangs
 //	alone        the messages for one task without an agent (agent/foreground)
 //	sessions     programs that run the task of a session by themselves
+//	submits      calls that are graphs, and the doors of their jobs
 //
 // Datasets:
 //

@@ -112,6 +112,8 @@ type callShape struct {
 
 	record []byte // the kind, as the ends of calls tell it
 
+	graph *dag.Graph // that is run in place of a function; nil: none
+
 	rootGroup string // of hosted tasks: that of the task of a graph from which they come
 }
 
@@ -142,7 +144,8 @@ func newShape(k comms.CallKind, env *environment) (*callShape, error) {
 		}
 		g.Resources.Custom[x.Name] = x.N
 	}
-	if err := possible(&k); err != nil {
+	err := possible(&k)
+	if err != nil {
 		return nil, err
 	}
 	for _, in := range k.Inputs {
@@ -155,7 +158,14 @@ func newShape(k comms.CallKind, env *environment) (*callShape, error) {
 	k.ID = 0
 	sum := xxh3.Hash(comms.Encode(&comms.Calls{Kinds: []comms.CallKind{k}}))
 	k.ID = id
-	return &callShape{kind: k, group: g, env: env, sum: sum, record: comms.AppendCallKind(k, env.name)}, nil
+	s := &callShape{kind: k, group: g, env: env, sum: sum, record: comms.AppendCallKind(k, env.name)}
+	if len(k.Graph) > 0 {
+		if s.graph, err = graphOf(&k); err != nil {
+			return nil, err
+		}
+		s.kind.Graph = nil
+	}
+	return s, nil
 }
 
 // Bounds of a kind of calls: an executor is not trusted with more.

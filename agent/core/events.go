@@ -246,6 +246,11 @@ func (c *Core) fromController(ev FromController) {
 		c.committed(m.UpTo)
 	case *comms.DrainAgent:
 		c.dismiss(m)
+	case *comms.Accepted: // its end is told
+	case *comms.Progress:
+		c.submittedEnds(m)
+	case *comms.Reply:
+		c.notSubmitted(m)
 	case *comms.There:
 		c.there(m)
 	case *comms.Meet:

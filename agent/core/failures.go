@@ -435,8 +435,13 @@ func (c *Core) lost(k ledger.Key, why error) {
 		l.lost = true
 		for _, o := range c.jobs {
 			for _, ref := range o.sortedData() {
-				if o.dyn != nil && o.data[ref].lent == l {
+				switch lent := o.data[ref]; {
+				case lent.lent != l:
+				case o.dyn != nil:
 					c.loseArg(o, ref)
+				default:
+					c.lostStatic(o, lent, why)
+					c.endLoan(l)
 				}
 			}
 		}
@@ -449,6 +454,12 @@ func (c *Core) lost(k ledger.Key, why error) {
 		c.lostOfRow(j, ref, why)
 		return
 	}
+	c.lostStatic(j, d, why)
+}
+
+// lostStatic is lost for a dataset of a graph.
+func (c *Core) lostStatic(j *job, d *dataset, why error) {
+	ref := d.desc.Ref
 	if j.peers != nil && c.lostAway(j, d) {
 		return
 	}

@@ -137,7 +137,7 @@ func (c *Core) canFollow(j *job, t taskIndex, n uint32, gs *groupState, ex *exec
 		return false
 	}
 	to := j.groupBehind(gs, t)
-	return to.class.env == gs.class.env && demandOf(to.need) == demandOf(gs.need) && !to.generator && !to.ganged() && to.unfit == "" && c.fits(ex.grant, to.need) && c.usable(j, to, ex.pool) == ""
+	return to.class.env == gs.class.env && demandOf(to.need) == demandOf(gs.need) && !to.generator && !to.class.door && !to.ganged() && to.unfit == "" && c.fits(ex.grant, to.need) && c.usable(j, to, ex.pool) == ""
 }
 
 // outputsTo lists the outputs of a task that one consumer reads.

@@ -40,7 +40,7 @@ func registryMismatch(want []comms.FuncSig, have dag.Functions) string {
 // universal tells whether each executor can run the group's tasks: commands and inputs; those
 // of a session its program can.
 func (gs *groupState) universal() bool {
-	return gs.group.Run.Command != nil || gs.group.IsInput() || gs.group.IsSession()
+	return gs.group.Run.Command != nil || gs.group.IsInput() || gs.group.IsSession() || gs.group.IsDoor()
 }
 
 // usable tells why a group's tasks cannot run in a pool's executors; "" when

@@ -232,6 +232,8 @@ func (c *Core) tryRow(at rowRef) {
 	}
 	if t.missing, _ = w.missing(); t.missing == 0 && w.shape == borrowed {
 		c.lendOn(at)
+	} else if t.missing == 0 && w.shape.graph != nil {
+		c.submitGraph(at)
 	} else if t.missing == 0 {
 		c.ready(at.job, entry{at.task, noTask, 0})
 	}

@@ -97,7 +97,7 @@ func (c *Core) enlist() {
 		case envFailed:
 			c.environmentFailed(cl, cl.env.err)
 		case envReady:
-			if !cl.job.session { // else its program takes it
+			if !cl.job.session && !cl.door { // else its program takes it, or serveDoors
 				c.join(cl)
 			}
 		}

@@ -37,6 +37,7 @@ func (c *Core) schedule() {
 	c.resumeHeld()
 	c.dropEarly()
 	c.startPulls()
+	c.serveSubmits()
 	c.placePinned()
 	if !yielded {
 		c.startGangs()

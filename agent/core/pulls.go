@@ -387,6 +387,9 @@ func (c *Core) wantedBy(ev Wanted) {
 	default:
 		o := &offer{key: k, req: c.lastReq + 1}
 		c.offers[k] = o
+		if d.lent != nil {
+			key = d.lent.key // a dataset of a graph that a task has given it
+		}
 		class := ledger.Start
 		if info, _ := c.led.Dataset(key); info.State != ledger.Spilled {
 			class = ledger.Grow // it takes nothing, and does not wait: what runs here may wait for the agent that fetches it

@@ -59,6 +59,7 @@ type class struct {
 	env       *environment
 	need      amounts
 	generator bool
+	door      bool // of doors: see submits
 	rows      pq.Queue[row, rowOrder]
 	size      int    // tasks in rows
 	queue     *queue // where it stands in its line; nil when it does not
@@ -78,7 +79,7 @@ func (c *Core) classIn(j *job, gs *groupState, env *environment) *class {
 			return cl
 		}
 	}
-	cl := &class{job: j, env: env, need: gs.need, generator: gs.generator}
+	cl := &class{job: j, env: env, need: gs.need, generator: gs.generator, door: gs.group.IsDoor()}
 	j.classes = append(j.classes, cl)
 	return cl
 }

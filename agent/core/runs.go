@@ -266,7 +266,7 @@ func (gs *groupState) findStep() {
 	for i := range g.Axes {
 		gs.named = gs.named || g.Axes[i].Values != nil
 	}
-	gs.step = g.Stream == nil && g.Gang == dag.GangNone && g.Run.Function != "" && !gs.varyEnv && !gs.generator && gs.unfit == "" &&
+	gs.step = g.Stream == nil && !g.IsDoor() && g.Gang == dag.GangNone && g.Run.Function != "" && !gs.varyEnv && !gs.generator && gs.unfit == "" &&
 		(len(g.Inputs) == 0 || len(g.Inputs) == 1 && !g.Inputs[0].List)
 }
 

@@ -125,7 +125,7 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "controller":
 		switch w[0] {
 		case "up":
-			return s.step(ControllerUp{})
+			return s.step(ControllerUp{Submits: len(w) == 1})
 		case "resumed":
 			return s.step(ControllerUp{Resumed: true})
 		case "full":
@@ -257,6 +257,8 @@ func (s *script) run(d *datadriven.TestData) string {
 	case "drop-call", "cancel-call":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.CallDrop{Run: comms.RunID(number(named["run"])), Refs: []comms.CallRef{callRef(named)},
 			Cancel: d.Cmd == "cancel-call", Why: named["why"]}})
+	case "graph", "assign-graph", "refused", "graph-ends":
+		return s.submits(d.Cmd, w, named)
 	case "peer", "there", "meet", "grant", "reported", "end-grant", "wanted", "withdrawn", "log":
 		return s.calls(d.Cmd, w, named)
 	case "lease":

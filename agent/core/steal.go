@@ -142,7 +142,7 @@ func (c *Core) busyFor() (seconds float64, age time.Duration) {
 // stealable tells whether ready tasks of a class could run elsewhere. Calls run where
 // their caller does.
 func (j *job) stealable(cl *class) bool {
-	return cl.size > 0 && !cl.generator && !j.session && !j.held && j.stopped == nil && !j.adopted && !j.dynamic()
+	return cl.size > 0 && !cl.generator && !j.session && !cl.door && !j.held && j.stopped == nil && !j.adopted && !j.dynamic()
 }
 
 // secondsOf predicts how many core seconds the ready tasks of a class take.

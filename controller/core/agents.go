@@ -45,7 +45,7 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
 		switch m.(type) {
-		case *comms.Events, *comms.Snapshot, *comms.DrainStatus, *comms.LoadReport, *comms.StealReply, *comms.Where, *comms.GangStatus:
+		case *comms.Events, *comms.Snapshot, *comms.DrainStatus, *comms.LoadReport, *comms.StealReply, *comms.Where, *comms.GangStatus, *comms.Submit, *comms.Control:
 			return // it was on its way when the link changed, and comes again behind Register
 		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
@@ -70,6 +70,10 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 		c.where(a, m)
 	case *comms.GangStatus:
 		c.muster(a, m)
+	case *comms.Submit: // a task of its runs a graph
+		c.submit(l, m)
+	case *comms.Control:
+		c.control(l, m)
 	default:
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("an agent sends no %T", m)})
 	}

@@ -92,16 +92,25 @@ func (c *Core) fail(j *job, t dag.TaskIndex) {
 // losesSession tells whether a job is a session whose agent is gone and that goes on so far. Of one whose
 // graph is not here the next agent says so: it is granted a second attempt.
 func (j *job) losesSession() bool {
-	return j.graph != nil && j.graph.IsSession() && j.anyGone() && j.rec.Cancel == "" && j.stage == stageActive
+	return j.graph != nil && (j.graph.IsSession() && j.anyGone() || j.homeGone()) && j.rec.Cancel == "" && j.stage == stageActive
+}
+
+// homeGone tells whether the agent is gone whose task runs the graph.
+func (j *job) homeGone() bool {
+	home := j.graph.Home()
+	return home != "" && slices.ContainsFunc(j.parts, func(p *part) bool { return p.gone && dag.AgentResource(p.agent) == home })
 }
 
 // loseSession ends a session whose agent is lost, or has another process: its program is
 // attached to none, and no other can take its place.
 func (c *Core) loseSession(j *job) {
-	name := j.graph.TaskName(0)
-	j.rec.Fails, j.rec.Cancel = true, "the agent of the session has ended"
+	name, message, why := j.graph.TaskName(0), "the agent to which its program was attached has ended", "the agent of the session has ended"
+	if !j.graph.IsSession() {
+		name, message, why = "", "the agent of the task that runs the graph has ended", "the agent of the task that runs it has ended"
+	}
+	j.rec.Fails, j.rec.Cancel = true, why
 	if j.rec.Error == nil {
-		j.rec.Error = &comms.TaskError{Kind: comms.ErrorCrash, Task: name, Agent: j.rec.Agent, Message: "the agent to which its program was attached has ended"}
+		j.rec.Error = &comms.TaskError{Kind: comms.ErrorCrash, Task: name, Agent: j.rec.Agent, Message: message}
 	}
 	c.giveUp(j)
 	c.storeRow(j)

@@ -128,7 +128,7 @@ func TestInputsOfCallsOutliveTheirHost(t *testing.T) {
 	}
 }
 
-// The same of a session, whose program passes the output of a job.
+// The same of a session, whose program passes the output of a graph that has run there.
 func TestInputsOfSessionsOutliveTheirHost(t *testing.T) {
 	t.Parallel()
 	h := New(t)
@@ -145,22 +145,9 @@ func TestInputsOfSessionsOutliveTheirHost(t *testing.T) {
 	g := cascade.NewGraph("far")
 	far := partTask.Add(g, "far", cascade.With(partSettings{lenderSize}), cascade.Resource("at_a2", 1))
 	g.Output(far, "")
-	graph, err := g.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := c.Submit(t.Context(), graph)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := job.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	part, err := cascade.ResultFuture(s.Context(), job, far)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := part.Get(s.Context()); err != nil { // it has come through this program
+	run := g.Go(s.Context())
+	part := cascade.OutputOf(run, far)
+	if err := run.Wait(s.Context()); err != nil { // it has come to this agent
 		t.Fatal(err)
 	}
 	pipe := h.Pipe("shut")

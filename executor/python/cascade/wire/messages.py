@@ -327,6 +327,7 @@ class CallKind(NamedTuple):
     priority: int = 0
     here: bool = False
     stateful: bool = False
+    graph: bytes = b""
 
 
 class CallInput(NamedTuple):
