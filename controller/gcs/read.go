@@ -111,7 +111,8 @@ func (s *Store) JobsBefore(before comms.JobID) iter.Seq2[records.Job, error] {
 		o.Prefix, o.Reverse, o.PrefetchSize = []byte{byte(tableJobs)}, true, 16
 		from := append(jobKey(tableJobs, before), 0)
 		if before.IsZero() {
-			from = []byte{byte(tableJobs), 0xff}
+			from = append(bytes.Repeat([]byte{0xff}, jobKeySize), 0) // behind all that there can be
+			from[0] = byte(tableJobs)
 		}
 		shards := make([]*badger.Iterator, len(s.shards))
 		for i, sh := range s.shards {

@@ -604,4 +604,12 @@ func TestJobsBefore(t *testing.T) {
 			break
 		}
 	}
+	last := comms.JobID(bytes.Repeat([]byte{0xff}, len(comms.JobID{}))) // the greatest that there can be
+	create(t, s, last, nil)
+	for row, err := range s.JobsBefore(comms.JobID{}) {
+		if must(t, err); row.ID != last {
+			t.Errorf("the first job is %s, want %s", row.ID, last)
+		}
+		break
+	}
 }
