@@ -63,6 +63,7 @@ type actorState struct {
 	last   uint64                 // number of a call that was sent; proc.mu guards it, and what follows
 	open   seqmap.Map[*actorCall] // that are not answered
 	left   bool                   // no handle is left
+	killed string                 // why; "": it is not
 	dead   *comms.TaskError       // it has ended, and why
 	lives  actorLives             // when its process dies
 
@@ -77,6 +78,8 @@ type actorCall struct {
 	fn    *Func
 	args  []any           // nil once they are in item
 	item  comms.ActorCall // kept until the call is answered: it is sent again after a link that breaks
+
+	cancelled string // why; "": it is not. The mutex of the process guards it
 }
 
 // isActor tells whether a call is of a method of an actor.
@@ -209,8 +212,7 @@ func (a *Actor) Kill(why string) {
 		defer a.local.mu.Unlock()
 		a.local.err = fmt.Errorf("%w: it was killed: %s", ErrActorDead, why)
 	default:
-		a.state.proc.drop(comms.ActorDrop{Kill: []uint64{a.state.id}, Why: why})
-		a.state.proc.flush()
+		a.state.proc.kill(a.state, why)
 	}
 }
 

@@ -19,6 +19,7 @@ type actorLine struct {
 	actor  *hostedActor
 	link   *callerLink                 // the newest by which calls of it have come; nil: it is broken
 	next   uint64                      // number of the call that follows
+	gaps   bool                        // of a restart: calls were cancelled that do not come again
 	got    uint64                      // the caller has all answers up to this one
 	kept   seqmap.Map[*comms.ActorEnd] // answers that it may not have
 }
@@ -126,14 +127,14 @@ func (h *actorHost) take(l *callerLink, it *comms.ActorCall) error {
 		line.link = l
 	}
 	switch n := it.Name.Number; {
-	case n > line.next:
+	case n > line.next && !line.gaps:
 		err = fmt.Errorf("%w: call %d of handle %x came, and the next is %d", ErrProtocol, n, it.Name.Handle, line.next)
 	case n < line.next:
 		if e := line.kept.Get(n); e != nil {
 			out.tell(line, *e)
 		}
 	default:
-		line.next++
+		line.next = n + 1
 		if dead := a.push(hostedCall{line, *it}); dead != nil {
 			out.add(line, &comms.ActorEnd{Name: it.Name, Error: dead})
 		}
@@ -165,7 +166,7 @@ func (h *actorHost) lineOf(l *callerLink, it *comms.ActorCall) (*actorLine, erro
 		l.arm()
 		return nil, nil
 	}
-	line := &actorLine{handle: it.Name.Handle, actor: a, next: it.Name.Number, got: it.Name.Number - 1}
+	line := &actorLine{handle: it.Name.Handle, actor: a, next: it.Name.Number, got: it.Name.Number - 1, gaps: it.Life != nil}
 	h.lines[line.handle] = line
 	a.mu.Lock()
 	if a.lines[line] = struct{}{}; a.maker == nil {

@@ -185,7 +185,7 @@ func (p *actorProcess) connect() {
 				p.dial()
 			}
 			return
-		case end != nil && end.Error != nil && end.Error.Kind == comms.ErrorCrash:
+		case end != nil && end.Error != nil && (end.Error.Kind == comms.ErrorCrash || end.Error.Kind == comms.ErrorMemory):
 			p.fallen("its process did not start: "+end.Error.Text(), end.Error)
 			return
 		case end != nil && end.Error != nil:
@@ -235,6 +235,9 @@ func (p *actorProcess) dial() {
 	over := p.failed != nil
 	p.link, p.unsent = link, false
 	p.batch, p.bytes = p.unanswered(), 0
+	for _, a := range p.lines {
+		p.drops = append(p.drops, a.ends()...)
+	}
 	p.mu.Unlock()
 	if over {
 		link.Abort(errReturned)
@@ -377,14 +380,6 @@ func (p *actorProcess) flush() {
 	}
 }
 
-// drop tells the process what is to end.
-func (p *actorProcess) drop(d comms.ActorDrop) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.drops = append(p.drops, d)
-	p.arm()
-}
-
 // leave ends a line of calls: no handle is left. An actor ends behind those of its last line.
 func (p *actorProcess) leave(a *actorState) {
 	p.mu.Lock()
@@ -395,6 +390,28 @@ func (p *actorProcess) leave(a *actorState) {
 	delete(p.got, a)
 	p.drops = append(p.drops, a.goodbye())
 	p.arm()
+}
+
+// ends lists what a process is to end that knows nothing of it: the drops before went to one that is dead, or are lost with
+// their link. mu of the process is held.
+func (a *actorState) ends() (all []comms.ActorDrop) {
+	for _, m := range a.open.All() {
+		if m.cancelled != "" {
+			all = append(all, m.goodbye())
+		}
+	}
+	if a.killed != "" {
+		all = append(all, comms.ActorDrop{Kill: []uint64{a.id}, Why: a.killed})
+	}
+	if a.left {
+		all = append(all, a.goodbye())
+	}
+	return all
+}
+
+// goodbye tells the process that a call is cancelled.
+func (m *actorCall) goodbye() comms.ActorDrop {
+	return comms.ActorDrop{Calls: []comms.ActorName{m.item.Name}, Why: m.cancelled}
 }
 
 // goodbye tells the process that the actor ends behind the calls before.
@@ -411,7 +428,21 @@ func (p *actorProcess) cancel(m *actorCall, why string) {
 		m.end(&comms.CallEnd{Error: &comms.TaskError{Kind: comms.ErrorCancelled, Message: why, Task: m.name()}})
 		return
 	}
-	p.drop(comms.ActorDrop{Calls: []comms.ActorName{m.item.Name}, Why: why})
+	p.mu.Lock()
+	m.cancelled = cmp.Or(why, "cancelled")
+	p.drops = append(p.drops, m.goodbye())
+	p.arm()
+	p.mu.Unlock()
+	p.flush()
+}
+
+// kill ends an actor at once. One whose process dies before it is told does not come back.
+func (p *actorProcess) kill(a *actorState, why string) {
+	p.mu.Lock()
+	a.killed = cmp.Or(why, "killed")
+	p.drops = append(p.drops, comms.ActorDrop{Kill: []uint64{a.id}, Why: why})
+	p.arm()
+	p.mu.Unlock()
 	p.flush()
 }
 

@@ -120,7 +120,9 @@ func (a *actorState) restart(unsent bool) (failed []*actorCall) {
 	case AtMostOnce:
 		failed = a.takeOpen()
 	case AtLeastOnce:
-		if open {
+		if open && a.open.Get(first).item.Class != "" {
+			from = first // the one before has not said that the actor is made
+		} else if open {
 			from = first - 1
 		}
 	case ExactlyOnce:
@@ -161,13 +163,15 @@ func (p *actorProcess) fallen(text string, cause *comms.TaskError) {
 			l := &a.lives
 			switch {
 			case a.dead != nil || a.left && a.open.Len() == 0:
+			case a.killed != "":
+				t := *died
+				t.Message = "the actor has ended: it was killed: " + a.killed
+				a.dead = &t
 			case l.spent < l.Restarts:
 				l.spent++
 				failed = append(failed, a.restart(p.unsent)...)
 				p.open += a.open.Len()
-				if goOn = true; a.left {
-					p.drops = append(p.drops, a.goodbye())
-				}
+				goOn = true
 				continue
 			case l.Restarts > 0:
 				t := *died

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -36,7 +37,7 @@ func (a *hostedActor) save(it *hostedCall, end *comms.ActorEnd) error {
 	if !ok {
 		return fmt.Errorf("%T has no methods MarshalBinary and UnmarshalBinary: is it another version?", a.self)
 	}
-	state, err := s.MarshalBinary()
+	state, err := marshal(s)
 	if err != nil {
 		return err
 	}
@@ -46,6 +47,19 @@ func (a *hostedActor) save(it *hostedCall, end *comms.ActorEnd) error {
 	end.State = &comms.ActorState{Bytes: bytes.Clone(state)} // the actor may go on to use it
 	a.calls, a.bytes = 0, 0
 	return nil
+}
+
+// marshal has an actor say its state. A panic of its method is an error of the actor, and none of the call that was answered.
+func marshal(s restartable) (state []byte, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			state, err = nil, fmt.Errorf("MarshalBinary panicked: %v\n%s", recover(), debug.Stack())
+		}
+	}()
+	state, err = s.MarshalBinary()
+	returned = true
+	return state, err
 }
 
 // callerOf returns the run that a context is of, if it may call; nil where there is none.
