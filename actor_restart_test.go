@@ -44,6 +44,11 @@ func (p *purse) do(ctx context.Context, what string) (string, error) {
 			return "", errors.Join(f.Close(), syscall.Kill(os.Getpid(), syscall.SIGKILL))
 		}
 		return "survived", nil
+	case "wait": // for a writer of the pipe, then it dies as above
+		if f, err := os.Open(path); err != nil || f.Close() != nil {
+			return "", err
+		}
+		return p.do(ctx, "die "+path+".died")
 	case "always":
 		return "", syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "call":
@@ -60,10 +65,13 @@ func (p *purse) do(ctx context.Context, what string) (string, error) {
 }
 
 // unsaved and unrestored are states with which a purse cannot be saved, or restored.
-const unsaved, unrestored = -1, -2
+const unsaved, unrestored, unsure = -1, -2, -100
 
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (p *purse) MarshalBinary() ([]byte, error) {
+	if p.n == unsure {
+		panic("the purse is lost")
+	}
 	if p.n == unsaved {
 		return nil, errors.New("the purse is torn")
 	}
@@ -123,6 +131,7 @@ func TestActorRestarts(t *testing.T) {
 		{"a poison", with(cascade.ExactlyOnce()), "", "always", "restarted 3 times, which is all that it may be", "the actor has ended", "the actor has ended"},
 		{"a call", with(cascade.ExactlyOnce()), "", "call", "ExactlyOnce makes no calls", "110", "110"},
 		{"not to be saved", with(cascade.ExactlyOnce(), cascade.SaveEvery(1)), "set -1", "die", "the purse is torn", "the actor has ended", "the actor has ended"},
+		{"a save that panics", with(cascade.ExactlyOnce(), cascade.SaveEvery(1)), "set -100", "die", "MarshalBinary panicked: the purse is lost", "the actor has ended", "the actor has ended"},
 		{"not to be restored", with(cascade.ExactlyOnce(), cascade.SaveEvery(1)), "set -12", "die", "restore its state: the purse is stolen", "restore its state", "restore its state"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -183,6 +192,68 @@ func TestRestartedActorEndsWithItsHandle(t *testing.T) {
 	next := tallies.Spawn(ctx, cascade.Val(0), cascade.CPU(1))
 	if n, err := tallyAdd.Go(ctx, next, cascade.Val(1)).Get(ctx); err != nil || n != 1 {
 		t.Errorf("the next actor says %d, %v", n, err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRestartKeepsWhatEnded cancels a call and kills an actor around the death of its process: the calls behind the one
+// that was cancelled are answered, and an actor that was killed does not come back.
+func TestRestartKeepsWhatEnded(t *testing.T) {
+	c := cascadetest.Start(t, cascade.WithCPU(2))
+	s := open(t, c.Client)
+	ctx := s.Context()
+	pipe := func() string {
+		path := filepath.Join(t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	goOn := func(path string) { // to the end of the test: the call that runs again opens the pipe too
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() }) //nolint:errcheck // nothing was written
+	}
+	for _, row := range []struct {
+		name string
+		opts []cascade.ActorOption
+	}{
+		{"at least once", []cascade.ActorOption{cascade.OwnProcess(), cascade.AtLeastOnce()}},
+		{"exactly once", []cascade.ActorOption{cascade.OwnProcess(), cascade.ExactlyOnce()}},
+	} {
+		a, path := purses.Spawn(ctx, cascade.Val(int64(1)), row.opts...), pipe()
+		dies := purseDo.Go(ctx, a, cascade.Val("wait "+path))
+		between, behind := purseAdd.Go(ctx, a, cascade.Val(int64(1))), purseDo.Go(ctx, a, cascade.Val("die "+path+".died"))
+		cascade.Cancel("not needed", between)
+		if n, err := between.Get(ctx); err == nil {
+			t.Errorf("%s: the call that was cancelled says %d", row.name, n)
+		}
+		goOn(path)
+		for i, f := range []cascade.Future[string]{dies, behind} {
+			if said, err := f.Get(ctx); err != nil || said != "survived" {
+				t.Errorf("%s: call %d says %q, %v", row.name, i, said, err)
+			}
+		}
+	}
+	a := purses.Spawn(ctx, cascade.Val(int64(1)), cascade.OwnProcess(), cascade.AtLeastOnce())
+	pid, err := purseDo.Go(ctx, a, cascade.Val("pid")).Get(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	a.Kill("not needed")
+	if n, err := purseAdd.Go(ctx, a, cascade.Val(int64(1))).Get(ctx); !errors.Is(err, cascade.ErrActorDead) {
+		t.Errorf("an actor that was killed says %d, %v", n, err)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)

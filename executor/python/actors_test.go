@@ -27,6 +27,13 @@ func TestPythonActorRestarts(t *testing.T) {
 	same(t, "testdata/restarts.golden", prints(t, "testdata", env, python, "restarts.py", programs(t), t.TempDir()))
 }
 
+// Two deaths of an actor's process, the second before the actor is made again: what the next processes get is the golden file.
+func TestPythonActorTwoDeaths(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/twodeaths.golden", prints(t, "testdata", env, python, "twodeaths.py"))
+}
+
 // The helper of an actor's process takes calls, and the end, at each moment at which the main thread is about to wait.
 func TestActorNaps(t *testing.T) {
 	pyenv.Python(t)

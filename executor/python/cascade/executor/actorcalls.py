@@ -101,6 +101,7 @@ class Line:
         self._batch: list[bytes] = []
         self._size = 0
         self._last = 0  # number of a call
+        self._cancelled: dict[int, str] = {}  # calls that are open, and why
         self.open: dict[int, ActorState | None] = {}  # None: the actor is made
         self._broken: str | None = None  # its process is gone; what is said when the agent does not tell how
         self._pid = ""
@@ -169,6 +170,8 @@ class Line:
             self._unsent = False
             self._of.watch.add(self.link, self._receive)
             self.flush()
+            for number, why in list(self._cancelled.items()):  # the process before knew of it, or none
+                self._cancel(number, why)
             self._end_behind()
 
     def _receive(self) -> None:
@@ -227,6 +230,7 @@ class Line:
                 state.elements.extend(d._replace(ref=m.Ref(0, 0, d.ref.element - 1)) for d in e.outputs if d.ref.element > known)
             return
         self.open.pop(n, None)
+        self._cancelled.pop(n, None)
         if self._lives is not None:
             self._lives.answered(n, None if e.state is None else e.state.bytes)
         if state is not None and state.end is None:
@@ -249,11 +253,16 @@ class Line:
         """Ends one call: at once where it has not left, or runs whatever becomes of it, else when its process says so."""
         if state.number and not (self._lives is not None and self._lives.life.exact):
             self.flush()
-            self._send(codec.encode(m.ActorDrop(calls=[m.ActorName(self.handle, state.number)], why=why)))
+            if state.number in self.open:
+                self._cancelled[state.number] = why
+                self._cancel(state.number, why)
         elif state.end is None:
             error = m.TaskError(m.CANCELLED, why, task=state.name)
             self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
             self._of.tell()
+
+    def _cancel(self, number: int, why: str) -> None:
+        self._send(codec.encode(m.ActorDrop(calls=[m.ActorName(self.handle, number)], why=why)))
 
     def died(self, why: str, cause: m.TaskError | None = None) -> None:
         """Its process is gone: it is restarted, if it may be."""
@@ -269,11 +278,12 @@ class Line:
         error = self._of.error(f"the actor was restarted while the call was open, which may have run: {why}")
         for n in again.failed:
             state = self.open.pop(n)
+            self._cancelled.pop(n, None)
             if state is not None and state.end is None:
                 self._of.calls.ended(state, m.CallEnd(state.ref, error=error._replace(codes=[RESTARTED])))
-        if again.making:
-            self.open.pop(1, None)
-            self.open[again.making] = None
+        for n in [n for n, state in self.open.items() if state is None]:
+            del self.open[n]
+        self.open[again.making] = None
         self._batch, self._unsent = again.items, True
         self._of.restart(self, why)
         self._of.tell()
@@ -450,9 +460,10 @@ class ActorCalls:
         def starts() -> None:
             row = line.starts()
             with self._worker.lock:
-                if line.dead is not None:
-                    return
                 line.row = row
+                if line.dead is not None:  # it was killed meanwhile
+                    self._end_row(line, why)
+                    return
                 row.state.came = line.came
                 line.came()
                 self._worker.soon()

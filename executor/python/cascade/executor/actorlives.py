@@ -30,7 +30,7 @@ class Again(NamedTuple):
     """What another process gets, and what does not go on."""
 
     items: list[bytes]  # of a message, in order
-    making: int  # number of the item that makes the actor, if it was made before; else 0
+    making: int  # number of the item that makes the actor
     failed: list[int]  # numbers of open calls
 
 
@@ -46,12 +46,13 @@ class Lives:
         self._reached = 1  # number of the call behind which that was: at first the constructor
         self._items: dict[int, bytes] = {}  # calls that are open, and with exact those behind the state, by number
         self._tries: dict[int, int] = {}  # of those that have
+        self._at = 1  # number of the item that makes it
 
     def sends(self, number: int, item: bytes, made: bytes | None) -> bytes:
         """Notes an item that leaves for the first time, and returns it as it leaves. made is of the one that makes the actor."""
         if made is not None:
             self._made = made
-            item = self._making(number)
+            return self._making(number)
         self._items[number] = item
         return item
 
@@ -81,19 +82,16 @@ class Lives:
     def again(self, open: Iterable[int], last: int, unsent: bool) -> Again:
         """Its process has died: what is due again of the numbers that are open. With unsent the process got none of them."""
         self._spent += 1
-        numbers = sorted(open)
-        life = self.life
-        begins = unsent or numbers[:1] == [1] and (life.exact or life.retries != 0)
+        calls = sorted(n for n in open if n != self._at)
         failed: list[int] = []
-        if not unsent and not life.exact:
-            failed = [n for n in numbers if n > 1 and not self._tries_again(n)]
-        due = [n for n in numbers if n > 1 and n not in set(failed)]
-        if begins:
-            return Again([self._making(1)] + [self._items[n] for n in due], 0, failed)
-        if life.exact:
+        if self.life.exact:
             due = sorted(n for n in self._items if n > self._reached)
-        making = self._reached if life.exact else due[0] - 1 if due else last
-        return Again([self._making(making)] + [self._items[n] for n in due], making, failed)
+            self._at = self._reached
+        else:
+            failed = [] if unsent else [n for n in calls if not self._tries_again(n)]
+            due = [n for n in calls if n not in set(failed)]
+            self._at = due[0] - 1 if due else last
+        return Again([self._making(self._at)] + [self._items[n] for n in due], self._at, failed)
 
     def _tries_again(self, number: int) -> bool:
         tries = self._tries[number] = self._tries.get(number, 0) + 1
