@@ -21,7 +21,7 @@ func Alone(g *dag.Graph, id comms.JobID, dir string, t dag.TaskIndex, attempt ui
 		total.Custom = append(total.Custom, comms.Amount{Name: name, N: n})
 	}
 	c := New(Config{Total: total})
-	j := c.newJob(&comms.Assign{Job: id, Dir: dir}, g)
+	j := c.newJob(&comms.Assign{Job: id, Dir: dir}, tenantOf("", id), g)
 	r := &run{id: 1, job: j, task: t, attempt: attempt, gs: j.groupOf(t)}
 	m, err := r.message()
 	if err != nil {

@@ -27,7 +27,7 @@ func (c *Core) assign(m *comms.Assign, g *dag.Graph, bad string) {
 	}
 	switch {
 	case j == nil:
-		j = c.newJob(m, g)
+		j = c.newJob(m, tenantOf(m.Tenant, m.Job), g)
 	case j.adopted:
 		j = c.readopt(j, m, g)
 	}
@@ -152,21 +152,17 @@ func (c *Core) refuse(m *comms.Assign, why string) {
 		Error: &comms.TaskError{Kind: comms.ErrorInput, Message: why, Agent: c.cfg.Agent}})
 }
 
-func (c *Core) newJob(m *comms.Assign, g *dag.Graph) *job {
+func (c *Core) newJob(m *comms.Assign, of tenantKey, g *dag.Graph) *job {
 	j := &job{id: m.Job, life: m.JobIncarnation, seq: 1, graph: g, dir: m.Dir, static: g.NumTasks(), tasks: make([]task, g.NumTasks()),
 		trouble: map[taskIndex]*trouble{}, envs: map[envKey]*environment{}, data: map[comms.DatasetRef]*dataset{},
 		streams: map[outputKey]*stream{}, gates: map[taskIndex][]gate{}, edgeCache: map[taskIndex][]dag.Edge{}}
 	if n := len(c.jobs); n > 0 {
 		j.seq = c.jobs[n-1].seq + 1
 	}
-	name := m.Tenant
-	if name == "" {
-		name = "\x00" + m.Job.String() // without a tenant a job shares with no other
+	if c.tenants[of] == nil {
+		c.tenants[of] = &tenant{tenantKey: of}
 	}
-	if c.tenants[name] == nil {
-		c.tenants[name] = &tenant{name: name}
-	}
-	j.tenant = c.tenants[name]
+	j.tenant = c.tenants[of]
 	j.tenant.jobs++
 	j.fresh = true
 	c.jobs = append(c.jobs, j)

@@ -68,6 +68,21 @@ func TestGrantsAreRefusedOneByOne(t *testing.T) {
 	}
 }
 
+// Calls of one job share its tenant at their host, also when it has no name.
+func TestGrantsOfOneJobShare(t *testing.T) {
+	s := newHostAgent(t)
+	for i, name := range []string{"", "", "anna", "anna"} {
+		m := granted(comms.CallKind{Inputs: []comms.KindIn{{Name: "x"}}})
+		m.Tenant, m.Depth = name, uint64(i+1)
+		m.Tasks = []comms.GrantTask{oneInput(uint64(i), 0)}
+		s.do(FromPeer{Agent: "b", Msg: m})
+	}
+	s.check()
+	if len(s.c.jobs) != 4 || len(s.c.tenants) != 2 {
+		t.Errorf("%d jobs of %d tenants, want 4 of 2", len(s.c.jobs), len(s.c.tenants))
+	}
+}
+
 // A grant of which no task is taken leaves neither job nor tenant.
 func TestRefusedGrantsLeaveNothing(t *testing.T) {
 	s := newHostAgent(t)

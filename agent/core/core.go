@@ -25,7 +25,7 @@ type Core struct {
 	// Jobs in order of arrival, and tenants, who share the host by weight.
 	jobs    []*job
 	byJob   map[comms.JobID]*job
-	tenants map[string]*tenant
+	tenants map[tenantKey]*tenant
 	busy    pq.Queue[*tenant, tenantOrder]
 
 	working []*job // those that have not drained
@@ -152,7 +152,7 @@ func New(cfg Config) *Core {
 	}
 	c := &Core{
 		cfg: cfg, total: vector(cfg.Total), free: vector(cfg.Total), devices: devicesOf(&cfg.Total), led: led,
-		byJob: map[comms.JobID]*job{}, tenants: map[string]*tenant{}, byExec: map[comms.ExecutorID]*executor{},
+		byJob: map[comms.JobID]*job{}, tenants: map[tenantKey]*tenant{}, byExec: map[comms.ExecutorID]*executor{},
 		byPool: map[poolKey]*pool{}, runs: map[comms.RunID]*run{}, requests: map[ledger.RequestID]*request{},
 		pulls: map[uint64]*pull{}, offers: map[offerKey]*offer{}, away: map[uint64]rowRef{}, hosts: map[grantKey]rowRef{}, copies: map[copyKey]rowRef{}, loans: map[ledger.Key]*loan{},
 		lingering: map[comms.ExecutorID]*executor{},

@@ -100,7 +100,11 @@ func describeMessage(m comms.Message) string {
 		}
 		return s
 	case *comms.Grant:
-		text := fmt.Sprintf("grant %s of job %d, priority %d, depth %d:", m.Group, m.Root.Job[0], m.Priority, m.Depth)
+		text := fmt.Sprintf("grant %s of job %d, priority %d, depth %d", m.Group, m.Root.Job[0], m.Priority, m.Depth)
+		if m.Tenant != "" {
+			text += fmt.Sprintf(", tenant %q", m.Tenant)
+		}
+		text += ":"
 		if g, err := dag.Decode(m.Environment); err == nil {
 			text = strings.Replace(text, ":", fmt.Sprintf(", in %q of", m.Kind.Environment), 1)
 			for i := range g.Environments {

@@ -123,7 +123,7 @@ var noGraph = new(dag.Graph)
 // newDynamic makes a job for the calls of a parent.
 func (c *Core) newDynamic(by *caller) *job {
 	root, _ := by.job.root()
-	j := c.newJob(&comms.Assign{Job: c.freshID(fmt.Append(by.job.id[:], by.task)), JobIncarnation: root.life, Dir: root.dir, Tenant: root.tenant.name}, noGraph)
+	j := c.newJob(&comms.Assign{Job: c.freshID(fmt.Append(by.job.id[:], by.task)), JobIncarnation: root.life, Dir: root.dir}, root.tenant.tenantKey, noGraph)
 	j.depth, j.priority, j.registry = by.job.depth+1, root.priority, root.registry
 	j.dyn = &dynamic{by: by, groups: map[*callShape]*groupState{}}
 	j.fresh, j.over = false, true

@@ -173,7 +173,7 @@ func (c *Core) hostingJob(n *neighbour, m *comms.Grant, copies bool, room int) *
 	if j := n.hosted[k]; j != nil && len(j.tasks)+room <= mostRows {
 		return j
 	}
-	j := c.newJob(&comms.Assign{Job: c.freshID(m.Root.Job[:]), JobIncarnation: m.JobIncarnation, Dir: m.Dir, Tenant: m.Tenant}, noGraph)
+	j := c.newJob(&comms.Assign{Job: c.freshID(m.Root.Job[:]), JobIncarnation: m.JobIncarnation, Dir: m.Dir}, tenantOf(m.Tenant, m.Root.Job), noGraph)
 	if j.tenant.weight == 0 {
 		j.tenant.weight = float64(max(m.Weight, 1))
 	}

@@ -60,9 +60,22 @@ type trouble struct {
 	story   []string
 }
 
+// tenantKey tells tenants apart. A job without one shares with its own calls only.
+type tenantKey struct {
+	name string
+	job  comms.JobID // zero, if it has a name
+}
+
+func tenantOf(name string, job comms.JobID) tenantKey {
+	if name != "" {
+		job = comms.JobID{}
+	}
+	return tenantKey{name, job}
+}
+
 // tenant is those jobs that share one weight.
 type tenant struct {
-	name   string
+	tenantKey
 	jobs   int // that are known
 	queues []*queue
 	weight float64
@@ -395,6 +408,6 @@ func (c *Core) unlist(j *job) {
 	delete(c.byJob, j.id)
 	c.building -= j.building()
 	if j.tenant.jobs--; j.tenant.jobs == 0 {
-		delete(c.tenants, j.tenant.name)
+		delete(c.tenants, j.tenant.tenantKey)
 	}
 }

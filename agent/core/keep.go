@@ -132,7 +132,7 @@ func (c *Core) latest(left []Adopted) (sets []Adopted) {
 func (c *Core) adoptData(a *Adopted) {
 	j := c.byJob[a.Job]
 	if j == nil {
-		j = c.newJob(&comms.Assign{Job: a.Job, JobIncarnation: a.JobIncarnation}, &dag.Graph{})
+		j = c.newJob(&comms.Assign{Job: a.Job, JobIncarnation: a.JobIncarnation}, tenantOf("", a.Job), &dag.Graph{})
 		j.adopted, j.over = true, true
 		j.wanted = exports{exact: true, keep: map[comms.DatasetRef]bool{}}
 	}
@@ -146,7 +146,7 @@ func (c *Core) adoptData(a *Adopted) {
 // it had published by then stays. The others are freed.
 func (c *Core) readopt(old *job, m *comms.Assign, g *dag.Graph) *job {
 	c.unlist(old)
-	j := c.newJob(m, g)
+	j := c.newJob(m, tenantOf(m.Tenant, m.Job), g)
 	for _, d := range m.Datasets {
 		if have := old.data[d.Ref]; have != nil && j.valid(d.Ref) && have.desc.Attempt == d.Attempt {
 			have.given, j.given = true, true

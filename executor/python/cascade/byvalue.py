@@ -35,13 +35,14 @@ def call(cascade_function: str, **arguments: Any) -> Any:
     return _function(cascade_function)(**arguments)
 
 
-def function(name: str, hash: str, code: bytes) -> Callable[..., Any]:
-    """A function of cascade.remote by its code, which is read once while it is used."""
+def function(name: str, hash: str, code: Callable[[], bytes]) -> Callable[..., Any]:
+    """A function of cascade.remote by its code, which is asked for and read once while it is used."""
     found = _known.get(hash)
     if found is not None:
         _known.move_to_end(hash)
         return found
-    version, _, pickled = code.partition(b"\n")
+    data = code()
+    version, _, pickled = data.partition(b"\n")
     here = ".".join(map(str, sys.version_info[:2]))
     if version.decode() != here:
         raise NotLoaded(f"function {name} comes from Python {version.decode()}, and its executor runs Python {here}: "
@@ -50,7 +51,7 @@ def function(name: str, hash: str, code: bytes) -> Callable[..., Any]:
         remote = pickle.loads(pickled)
     except Exception as e:
         raise NotLoaded(f"function {name} cannot be loaded: {type(e).__name__}: {e}{missing(e)}", traceback.format_exc()) from None
-    remote._has_come(hash, code)
+    remote._has_come(hash, data)
     while len(_known) >= _MOST:
         _known.popitem(last=False)
     made: Callable[..., Any] = _known.setdefault(hash, remote.__cascade_function__)

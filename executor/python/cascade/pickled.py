@@ -1,6 +1,7 @@
 """Calls of anything that can be pickled, as pools of processes have them: cascade.Executor, Pool, and the backend of joblib.
 
     packed(f, args) ──bytes──▶ apply, in an executor ──bytes──▶ unpacked: the value, or the exception as it was raised
+            └─ beside: large functions and arrays, each put once and read by reference
 
 Pickles run code where they are loaded: results are those of a cluster that the program trusts.
 """
@@ -8,19 +9,22 @@ Pickles run code where they are loaded: results are those of a cluster that the 
 from __future__ import annotations
 
 import functools
+import hashlib
 import io
 import operator
 import pickle
 import traceback
 import types
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import screen
+from . import context, screen
 from .context import Future, RemoteTraceback, put
 
 _LARGE = 256 << 10  # bytes of an array that is sent beside the calls that use it, once
+_LARGE_CODE = 8 << 10  # bytes of a function, likewise: smaller ones cost less with the call than by reference
 
 
 class Shared:
@@ -59,12 +63,15 @@ def _pickler() -> Any:
         functions: list[bytes]
         beside: list[Future]
 
-        def persistent_id(self, obj: Any) -> tuple[bool, int] | None:
+        def persistent_id(self, obj: Any) -> tuple[bool | str, int] | None:
             if type(obj) is types.FunctionType:
                 code = _code(obj)
                 if code is None:
                     return None
-                self.functions.append(code)
+                if len(code.data) >= _LARGE_CODE:
+                    self.beside.append(code.put())
+                    return code.hash, len(self.beside) - 1
+                self.functions.append(code.data)
                 return True, len(self.functions) - 1
             if self.shared is None or type(obj).__name__ != "ndarray" or type(obj).__module__ != "numpy":
                 return None
@@ -81,10 +88,30 @@ class _Varies(Exception):
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), types.ModuleType, types.BuiltinFunctionType)
-_codes: weakref.WeakKeyDictionary[types.FunctionType, tuple[list[Any], bytes]] = weakref.WeakKeyDictionary()
+_codes: weakref.WeakKeyDictionary[types.FunctionType, _Code] = weakref.WeakKeyDictionary()
 
 
-def _code(function: types.FunctionType) -> bytes | None:
+class _Code:
+    """A function as a pickle. Where it was put it stays while the function does."""
+
+    def __init__(self, used: list[Any], data: bytes) -> None:
+        self.used, self.data = used, data
+        self._put: Future | None = None
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """The hash of the pickle, in hexadecimal digits."""
+        return hashlib.blake2b(self.data, digest_size=16).hexdigest()
+
+    def put(self) -> Future:
+        """The pickle as a value, which a session, or a run of a task, puts once."""
+        calls = context._host and context._host.own_calls("put a function")
+        if self._put is None or getattr(self._put, "calls", None) is not calls:
+            self._put = context.put(self.data)
+        return self._put
+
+
+def _code(function: types.FunctionType) -> _Code | None:
     """A function of the program's own as a pickle, which is made once while all that it uses is the same.
 
     None for one that goes by its name, and for one that uses what may change unseen, such as a list: it is pickled anew.
@@ -96,13 +123,13 @@ def _code(function: types.FunctionType) -> bytes | None:
         _uses(function, used)
     except _Varies:
         return None
+    used = [u for u in used if u is not function]  # or it would be kept for ever
     known = _codes.get(function)
-    if known is not None and len(known[0]) == len(used) and all(map(operator.is_, known[0], used)):
-        return known[1]
+    if known is not None and len(known.used) == len(used) and all(map(operator.is_, known.used, used)):
+        return known
     import cloudpickle
 
-    code: bytes = cloudpickle.dumps(function, protocol=5)
-    _codes[function] = used, code
+    code = _codes[function] = _Code(used, cloudpickle.dumps(function, protocol=5))
     return code
 
 
@@ -143,12 +170,30 @@ def _loaded(code: bytes) -> Any:
     return pickle.loads(code)
 
 
+_MOST = 64  # large functions that are kept
+_known: OrderedDict[str, Any] = OrderedDict()  # by hash; what was used last is at the end
+
+
+def _large(hash: str, code: memoryview) -> Any:
+    found = _known.get(hash)
+    if found is not None:
+        _known.move_to_end(hash)
+        return found
+    made = pickle.loads(code)
+    while len(_known) >= _MOST:
+        _known.popitem(last=False)
+    _known[hash] = made
+    return made
+
+
 class _Unpickler(pickle.Unpickler):
     functions: Sequence[bytes]
     beside: Sequence[Any]
 
-    def persistent_load(self, place: tuple[bool, int]) -> Any:
+    def persistent_load(self, place: tuple[bool | str, int]) -> Any:
         function, i = place
+        if isinstance(function, str):
+            return _large(function, self.beside[i])
         return _loaded(self.functions[i]) if function else self.beside[i]
 
 

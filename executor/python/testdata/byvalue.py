@@ -16,15 +16,19 @@ def tried(do):
         return f"{type(e).__name__}: {e}"
 
 
+def unread():
+    raise AssertionError("the code of a function that is known was asked for")
+
+
 here = ".".join(map(str, sys.version_info[:2]))
 factor = 3
 coded = code(RemoteFunction(lambda x: x * factor, Options(retries=2)), lambda module: True)
-loaded = byvalue.function("f", coded.hash, coded.data)
-print(loaded(2), loaded.__code__.co_filename == __file__, byvalue.function("f", coded.hash, b"") is loaded)
+loaded = byvalue.function("f", coded.hash, lambda: coded.data)
+print(loaded(2), loaded.__code__.co_filename == __file__, byvalue.function("f", coded.hash, unread) is loaded)
 for i in range(300):
-    byvalue.function("f", str(i), coded.data)
-print(len(byvalue._known), byvalue.function("f", coded.hash, coded.data) is loaded)
-print(tried(lambda: byvalue.function("f", "a", b"3.8\n" + coded.data)).replace(here, "HERE"))
+    byvalue.function("f", str(i), lambda: coded.data)
+print(len(byvalue._known), byvalue.function("f", coded.hash, lambda: coded.data) is loaded)
+print(tried(lambda: byvalue.function("f", "a", lambda: b"3.8\n" + coded.data)).replace(here, "HERE"))
 
 
 class Absent:
@@ -34,8 +38,8 @@ class Absent:
 Absent.__module__, sys.modules["absent"] = "absent", sys.modules[__name__]
 lacks = here.encode() + b"\n" + pickle.dumps(Absent())
 del sys.modules["absent"]
-print(tried(lambda: byvalue.function("f", "b", lacks)))
-print(tried(lambda: byvalue.function("f", "c", here.encode() + b"\nno pickle")))
+print(tried(lambda: byvalue.function("f", "b", lambda: lacks)))
+print(tried(lambda: byvalue.function("f", "c", lambda: here.encode() + b"\nno pickle")))
 
 for options in ({"num_cpus": 2, "num_gpus": 1, "num_returns": 3}, {"max_retries": 4}, {"max_retries": 4, "retry_exceptions": True},
                 {"retry_exceptions": [KeyError]}, {"retry_exceptions": False}, {"num_cpus": "2"}, {"timout": 1}):  # fmt: skip

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import multiprocessing
 import os
 import queue
@@ -9,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import cascade
+from cascade import pickled
 
 
 class Mine(Exception):
@@ -96,6 +99,30 @@ def current(ex):
     ]
 
 
+def sends(ex, text):
+    """A large function is put once, goes by reference as it is, and is put away with the last who has it."""
+    names = text
+
+    def counts(x):
+        return len(names) + x
+
+    (call, one), (_, two) = pickled.packed(counts, (1,), {}), pickled.packed(counts, (2,), {})
+    same = len(one) == 1 and one[0] is two[0]
+    before = [f.result() for f in [ex.submit(counts, i) for i in range(3)]]
+    names = text + text
+    other = pickled.packed(counts, (1,), {})[1][0] is not one[0]
+    after, gone = ex.submit(counts, 0).result(), weakref.ref(counts)
+    del counts, one, two
+    gc.collect()
+    return len(call) < 1000, same, before, other, after, gone() is None
+
+
+def within(text):
+    """A task that has a pool of its own, twice in one process."""
+    with cascade.Executor(1) as ex:
+        return ex.submit(lambda x: len(text) + x, 1).result()
+
+
 def main():
     folder = os.environ["FOLDER"]
     cascade.init(store="64MiB", cpu=4, programs=sys.argv[1])
@@ -110,6 +137,8 @@ def main():
         told("what cannot come back", lambda: ex.submit(threading.Lock).result())
         told("exit of a function", lambda: ex.submit(sys.exit, 3).result())
         print("map:", list(ex.map(pow, range(5), [2] * 5)), list(ex.map(pow, range(7), [2] * 7, chunksize=3)))
+        print("large functions:", sends(ex, "x" * (1 << 20)))
+        print("large functions within tasks:", [ex.submit(within, "x" * 100_000).result() for _ in range(2)])
         futures = [ex.submit(int, i) for i in range(20)]
         print("as_completed:", sorted(f.result() for f in concurrent.futures.as_completed(futures)))
 

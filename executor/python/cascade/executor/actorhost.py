@@ -252,7 +252,7 @@ class ActorHost:
 
             data = job.args.pop(0)
             try:
-                self._class = byvalue.function(said.name, said.code, data[7][1])
+                self._class = byvalue.function(said.name, said.code, lambda: data[7][1])
             except byvalue.NotLoaded as e:
                 raise SetupError(str(e), e.stack) from None
         else:

@@ -146,11 +146,23 @@ class Calls(Waits):
             if len(coded.data) <= SMALL_CODE:
                 data = m.Desc(m.Ref(), 0, RAW, BYTES, size=len(coded.data), place=m.Place(m.INLINE, coded.data))
                 found = self._batch.value(0, data), None
+            elif (own := self._own(coded)) is not None:
+                found = own, None
             else:
                 put = self._put(coded.data)
                 found = self._batch.input(m.CallInput(0, m.FROM_CALL, put.state.ref)), put
             self._codes[coded.hash] = found
         return found[0]
+
+    def _own(self, coded: Coded) -> bytes | None:
+        """The code as the run itself got it, if it is of the same function."""
+        kind, inputs = self.run.kind.m, self.run.inputs
+        if not (kind.inputs and inputs and kind.inputs[0].name == CODE + coded.hash):
+            return None
+        given = inputs[0].data[0]
+        if given.place.kind in (m.INLINE, m.LIVE):
+            return None
+        return self._batch.input(m.CallInput(0, m.FROM_INPUT, input=0, data=given))
 
     def put(self, value: Any) -> Future:
         """Keeps a value where calls read it by reference."""

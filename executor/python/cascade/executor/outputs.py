@@ -118,7 +118,10 @@ class Memory:
             return prepared(kind.function, tuple(kind.inputs), tuple(kind.outputs), tuple(parameters))
         from .. import byvalue  # loads what only such functions need
 
-        code = self.load(run, run.inputs[0].data[0], bytes, {})
+        def code() -> bytes:
+            data: bytes = self.load(run, run.inputs[0].data[0], bytes, {})
+            return data
+
         try:
             call = byvalue.function(kind.function, kind.inputs[0].name.removeprefix(CODE), code)
         except byvalue.NotLoaded as e:
