@@ -216,7 +216,7 @@ func TestRestartKeepsWhatEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { f.Close() }) //nolint:errcheck // nothing was written
+		t.Cleanup(func() { _ = f.Close() }) // nothing was written
 	}
 	for _, row := range []struct {
 		name string

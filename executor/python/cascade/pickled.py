@@ -24,7 +24,7 @@ from . import context, screen
 from .context import Future, RemoteTraceback, put
 
 _LARGE = 256 << 10  # bytes of an array that is sent beside the calls that use it, once
-_LARGE_CODE = 8 << 10  # bytes of a function, likewise: smaller ones cost less with the call than by reference
+_LARGE_CODE = 8 << 10  # bytes of a function, likewise: smaller ones go with each call
 
 
 class Shared:

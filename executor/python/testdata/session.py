@@ -48,6 +48,17 @@ def factorial(n):
     return 1 if n == 0 else n * cascade.get(factorial.remote(n - 1))
 
 
+def large(text):
+    """A function by value that calls itself, with a large closure."""
+
+    @cascade.remote
+    def down(n):
+        below = cascade.get(down.remote(n - 1)) if n else []
+        return [len(text), cascade.context._host.own_calls("").made, *below]  # what it has called and put
+
+    return down
+
+
 @cascade.remote(num_returns=2, num_cpus=0.5)
 def both(x):
     return x, str(x)
@@ -109,6 +120,7 @@ def values():
     print("refs", total.remote([double.remote(i) for i in range(4)], double.remote(1)).result())
     print("put", double.remote(cascade.put(3)).result(), cascade.get(cascade.put({"a": [1]})))
     print("recursion", cascade.get(factorial.remote(5)))
+    print("recursion, code passed on", cascade.get(large("x" * 100_000).remote(2)))
     print("several", cascade.get(both.remote(5)), total.remote([both.remote(1)[0]]).result())
     print("series", list(squares.remote(5)), squares.remote(3).result())
     print("places", cascade.get(many.remote(1, 2, 3, 4, c=5, d=6)), cascade.get(many.remote(1, b=3)))

@@ -146,7 +146,7 @@ class Calls(Waits):
             if len(coded.data) <= SMALL_CODE:
                 data = m.Desc(m.Ref(), 0, RAW, BYTES, size=len(coded.data), place=m.Place(m.INLINE, coded.data))
                 found = self._batch.value(0, data), None
-            elif (own := self._own(coded)) is not None:
+            elif (own := self._passed_on(coded)) is not None:
                 found = own, None
             else:
                 put = self._put(coded.data)
@@ -154,7 +154,7 @@ class Calls(Waits):
             self._codes[coded.hash] = found
         return found[0]
 
-    def _own(self, coded: Coded) -> bytes | None:
+    def _passed_on(self, coded: Coded) -> bytes | None:
         """The code as the run itself got it, if it is of the same function."""
         kind, inputs = self.run.kind.m, self.run.inputs
         if not (kind.inputs and inputs and kind.inputs[0].name == CODE + coded.hash):
