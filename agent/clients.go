@@ -26,7 +26,7 @@ type client struct {
 	credit chan struct{} // holds a token after a credit
 	gone   chan struct{}
 	stop   <-chan struct{} // the agent's end
-	serve  func(*comms.Fetch)
+	serve  func(comms.Message)
 
 	sending sync.Mutex // held by the answer that is being sent
 
@@ -35,7 +35,7 @@ type client struct {
 	// reads the acknowledgements that make room for answers.
 	mu      sync.Mutex
 	open    int
-	waiting []*comms.Fetch
+	waiting []comms.Message
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 )
 
 // take works on a request, now or when others have been answered.
-func (c *client) take(m *comms.Fetch) {
+func (c *client) take(m comms.Message) {
 	c.mu.Lock()
 	switch {
 	case c.open < clientRequests:
@@ -54,7 +54,8 @@ func (c *client) take(m *comms.Fetch) {
 		m = nil
 	default:
 		c.mu.Unlock()
-		refusal := &comms.Reply{Req: m.Req, Code: comms.CodeUnavailable,
+		req, _ := comms.NumberOf(m)
+		refusal := &comms.Reply{Req: req, Code: comms.CodeUnavailable,
 			Message: fmt.Sprintf("%d requests wait for an answer: read some first", clientWaiting)}
 		if err := c.link.Send(comms.Encode(refusal), nil); err != nil && !errors.Is(err, comms.ErrClosed) {
 			c.link.Abort(fmt.Errorf("client sends requests and reads no answers: %w", err))
@@ -70,7 +71,7 @@ func (c *client) take(m *comms.Fetch) {
 // answered lets the next request in.
 func (c *client) answered() {
 	c.mu.Lock()
-	var next *comms.Fetch
+	var next comms.Message
 	if len(c.waiting) > 0 {
 		next = c.waiting[0]
 		c.waiting[0] = nil
@@ -109,7 +110,7 @@ func (d *clientDoor) Up(l *comms.Link, _ comms.Identity, resumed bool) {
 	d.last++
 	c := &client{id: d.last, link: l,
 		credit: make(chan struct{}, 1), gone: make(chan struct{}), stop: d.agent.stop.Done()}
-	c.serve = func(m *comms.Fetch) { d.agent.fetch(c, m) }
+	c.serve = func(m comms.Message) { d.agent.serve(c, m) }
 	d.byID[l] = c
 	d.mu.Unlock()
 	loop := d.agent.loop
@@ -127,18 +128,20 @@ func (d *clientDoor) Message(l *comms.Link, head, _ []byte) {
 		l.Abort(err)
 		return
 	}
-	m, ok := msg.(*comms.Fetch)
-	if c == nil || !ok {
-		l.Abort(errors.New("a client may only send Fetch to an agent"))
-		return
+	switch msg.(type) {
+	case *comms.Fetch, *comms.Query:
+		if c != nil {
+			c.take(msg)
+			return
+		}
 	}
-	c.take(m)
+	l.Abort(fmt.Errorf("a client may only send Fetch and Query to an agent, and sent %s", comms.NameOf(msg)))
 }
 
-// fetch starts the work on a request.
-func (a *Agent) fetch(c *client, m *comms.Fetch) {
-	if m.Log {
-		a.fetchLog(c, m)
+// serve starts the work on a request.
+func (a *Agent) serve(c *client, m comms.Message) {
+	if f, ok := m.(*comms.Fetch); ok && f.Log {
+		a.fetchLog(c, f)
 		return
 	}
 	a.in.Push(item{ev: core.FromClient{Client: c.id, Msg: m}})

@@ -223,7 +223,7 @@ const FilterOpen = "open"
 // is empty for the first page.
 type Query struct {
 	Req    uint64 // names the request in the Page
-	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "calls", "records", "losses", "graph", "plan", "profiles", "links", "members", "tokens"
+	Kind   string // "jobs", "tasks", "datasets", "agents", "environments", "story", "calls", "records", "losses", "graph", "plan", "profiles", "links", "members", "tokens"; of an agent "references"
 	Job    JobID  // zero for all
 	Filter string // of tasks: a task's or family's name, or a state; of the story: such a name; of jobs: a name, a phase or "open" (has not ended); of profiles: a job's, task's or function's name; of links: an agent's name
 	Cursor []byte // of the page before; empty for the first
@@ -247,6 +247,7 @@ const (
 	QueryLinks        = "links"        // LinkRow: what transfers between hosts cost; Filter is an agent's name
 	QueryMembers      = "members"      // MemberRow; for admins
 	QueryTokens       = "tokens"       // TokenRow; for admins
+	QueryReferences   = "references"   // ReferenceRow; of an agent: what dynamic tasks keep there
 )
 
 // Page is some rows of an answer, each a msgpack map with the row type's json names.

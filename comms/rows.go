@@ -169,6 +169,29 @@ func (r *RecordRow) CallEvent() (*Event, error) {
 	return &events.Jobs[0].Events[0], nil
 }
 
+// ReferenceRow is a row of QueryReferences: what an agent keeps of one called task, value or reference.
+type ReferenceRow struct {
+	Name      string  `json:"name" msgpack:"name"`
+	Kind      string  `json:"kind" msgpack:"kind"` // call, value, borrowed (found in a value), remote (stands for another agent's) or copy (of another agent's, for what runs here)
+	Function  string  `json:"function,omitempty" msgpack:"function,omitempty"`
+	Job       string  `json:"job" msgpack:"job"`     // the job, or session, at the root
+	Owner     string  `json:"owner" msgpack:"owner"` // whose it is: a session, a task, or another agent
+	Agent     string  `json:"agent" msgpack:"agent"` // which keeps it
+	State     string  `json:"state" msgpack:"state"`
+	Holders   string  `json:"holders" msgpack:"holders"` // what keeps it, in words
+	Parent    bool    `json:"parent" msgpack:"parent"`   // its parent has a future of it
+	Values    uint32  `json:"values" msgpack:"values"`   // values that refer to it
+	Readers   uint32  `json:"readers" msgpack:"readers"` // calls that wait for it
+	Datasets  uint32  `json:"datasets" msgpack:"datasets"`
+	Size      uint64  `json:"size" msgpack:"size"`                               // bytes of what it made
+	Place     string  `json:"place,omitempty" msgpack:"place,omitempty"`         // where these are: shm, disk, message (small ones), with + between
+	Shm       uint64  `json:"shm" msgpack:"shm"`                                 // of these in shared memory; what another row has too counts there alone
+	Disk      uint64  `json:"disk" msgpack:"disk"`                               // likewise, in files
+	Message   uint64  `json:"message" msgpack:"message"`                         // likewise, in the memory of the agent
+	Arguments uint64  `json:"arguments,omitempty" msgpack:"arguments,omitempty"` // bytes of arguments that it alone has
+	Age       float64 `json:"age_seconds" msgpack:"age_seconds"`
+}
+
 // LossRow is a row of QueryLosses: an agent was lost that had tasks of a job.
 type LossRow struct {
 	At      string  `json:"at" msgpack:"at"`

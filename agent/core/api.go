@@ -145,7 +145,7 @@ type (
 		Err error
 	}
 
-	// FromClient brings a Fetch of a dataset (Log unset; logs are the driver's).
+	// FromClient brings a Fetch of a dataset (Log unset; logs are the driver's), or a Query of references.
 	FromClient struct {
 		Client uint64 // the driver's number of the connection
 		Msg    comms.Message

@@ -19,6 +19,10 @@ const maxHeld = 16
 // driver says that the chunk was sent; bytes that a client of this host reads by
 // itself, until the client says that it has.
 func (c *Core) fromClient(ev FromClient) {
+	if q, ok := ev.Msg.(*comms.Query); ok {
+		c.query(ev.Client, q)
+		return
+	}
 	m, ok := ev.Msg.(*comms.Fetch)
 	if !ok || m.Log {
 		return

@@ -19,7 +19,7 @@ type section struct {
 func (a *app) sections() []section {
 	return []section{
 		{"First steps", []*cobra.Command{a.initCommand(), a.validateCommand(), a.runCommand(), a.statusCommand(), a.topCommand(), a.uiCommand(), a.waitCommand(), a.getCommand(), a.logsCommand(), a.doctorCommand()}},
-		{"Inspect a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand(), a.diffCommand()}},
+		{"Inspect a job", []*cobra.Command{a.explainCommand(), a.storyCommand(), a.lsCommand(), a.memoryCommand(), a.graphCommand(), a.timelineCommand(), a.reportCommand(), a.diffCommand()}},
 		{"Control a job", []*cobra.Command{a.cancelCommand(), a.holdCommand(), a.releaseCommand(), a.rerunCommand(), a.replayCommand(), a.removeCommand()}},
 		{"Write and plan jobs", []*cobra.Command{a.schemaCommand(), a.importCommand(), a.exportCommand(), a.planCommand(), a.profileCommand()}},
 		{"Search for parameters", []*cobra.Command{a.tuneCommand()}},

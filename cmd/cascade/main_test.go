@@ -115,6 +115,54 @@ func (h *host) session(name string) (err error) {
 	return errors.Join(err, s.Close(ctx))
 }
 
+// holding opens a session that keeps references until the test, or letGo, ends them.
+func (h *host) holding(name string) error {
+	ctx := context.WithoutCancel(h.t.Context())
+	cluster, err := cascade.Local(ctx, cascade.WithState(h.state), cascade.WithCPU(2))
+	if err != nil {
+		return err
+	}
+	h.t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			h.t.Error(err)
+		}
+	})
+	s, err := cluster.Session(ctx, cascade.WithSessionName(name))
+	if err != nil {
+		return err
+	}
+	h.t.Cleanup(func() {
+		if err := s.Close(ctx); err != nil {
+			h.t.Error(err)
+		}
+	})
+	small := twiceTask.Go(s.Context(), cascade.Val(4))
+	if _, err := small.Get(s.Context()); err != nil {
+		return err
+	}
+	large, err := cascade.Put(s.Context(), cascade.Array[float64]{Data: make([]float64, 1<<17), Shape: []int{1 << 17}})
+	if err != nil {
+		return err
+	}
+	list, err := cascade.Put(s.Context(), []cascade.Future[int]{small, small})
+	if err != nil {
+		return err
+	}
+	last := twiceTask.Go(s.Context(), cascade.Val(1)) // behind it the agent knows of the values
+	kept := []interface{ Release() }{small, large, list, last}
+	h.letGo = func() error { // the agent hears of it before the call
+		for _, f := range kept {
+			f.Release()
+		}
+		last := twiceTask.Go(s.Context(), cascade.Val(1))
+		kept = []interface{ Release() }{last}
+		_, err := last.Get(s.Context())
+		return err
+	}
+	_, err = last.Get(s.Context())
+	return err
+}
+
 type rampSettings struct{ N int }
 
 func ramp(ctx context.Context, s rampSettings) (cascade.Array[float64], error) {
@@ -184,6 +232,7 @@ type host struct {
 	dir     string
 	state   string
 	environ []string
+	letGo   func() error // of holding
 }
 
 // newHost makes the test's folder the working folder, and checks at the end that
@@ -348,6 +397,18 @@ func TestScripts(t *testing.T) {
 				var name string
 				d.ScanArgs(t, "name", &name)
 				if err := h.session(name); err != nil {
+					t.Fatal(err)
+				}
+				return ""
+			case "holding": // a session, until letting-go
+				var name string
+				d.ScanArgs(t, "name", &name)
+				if err := h.holding(name); err != nil {
+					t.Fatal(err)
+				}
+				return ""
+			case "letting-go":
+				if err := h.letGo(); err != nil {
 					t.Fatal(err)
 				}
 				return ""

@@ -27,6 +27,29 @@ func Rows[T any](ctx context.Context, c *Conn, kind string, job comms.JobID, fil
 // EachRow asks for rows one by one, in pages of at most so many; 0 means pages as they come.
 // T is the row type that belongs to kind; see comms.Query.
 func EachRow[T any](ctx context.Context, c *Conn, kind string, job comms.JobID, filter string, most int) iter.Seq2[*T, error] {
+	return eachRow[T](ctx, c.ctrl, kind, job, filter, most)
+}
+
+// AgentRows asks an agent, at one of its addresses, for rows of what it alone knows, one by one.
+func AgentRows[T any](ctx context.Context, c *Conn, agent string, addresses []string, kind string, job comms.JobID) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		p, err := c.agentPeer(ctx, agent, addresses)
+		if err != nil {
+			yield(nil, fmt.Errorf("query %s of agent %s: %w", kind, agent, err))
+			return
+		}
+		for row, err := range eachRow[T](ctx, p, kind, job, "", 0) {
+			if err != nil {
+				err = fmt.Errorf("agent %s: %w", agent, err)
+			}
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+func eachRow[T any](ctx context.Context, p *peer, kind string, job comms.JobID, filter string, most int) iter.Seq2[*T, error] {
 	limit := uint32(pageRows)
 	if most > 0 {
 		limit = uint32(min(most, pageRows))
@@ -34,7 +57,7 @@ func EachRow[T any](ctx context.Context, c *Conn, kind string, job comms.JobID, 
 	return func(yield func(*T, error) bool) {
 		var cursor []byte
 		for {
-			m, err := c.ctrl.requests.one(ctx, func(req uint64) comms.Message {
+			m, err := p.requests.one(ctx, func(req uint64) comms.Message {
 				return &comms.Query{Req: req, Kind: kind, Job: job, Filter: filter, Cursor: cursor, Limit: limit}
 			})
 			if err != nil {
