@@ -194,6 +194,11 @@ class Line:
         link, self.link = self.link, None
         if link is None:
             return
+        if self.dead is not None:  # it was to end
+            self._of.watch.remove(link)
+            link.abandon()
+            self.lost("its process has ended")
+            return
         self._pid = _of(link)
         self._broken = f"its process{self._pid} has died"
         self._of.watch.remove(link)
