@@ -43,7 +43,7 @@ func TestPowerLoss(t *testing.T) {
 				accepted := h.Submit(client, mix, nil, flag)
 				h.Journal.AwaitLen(j.Begun + 1 + r.IntN(mixLines-2))
 				known := j.Finished()
-				disk.Cut()
+				disk.Cut(controller.PID())
 				controller.Kill()
 				if c.both {
 					agent.Kill()

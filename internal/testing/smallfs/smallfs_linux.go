@@ -1,6 +1,7 @@
 package smallfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -213,8 +215,17 @@ const goingNoLogFlush = 2
 // not synced, data and journal, never reaches the image, and every later
 // operation fails (EXT4_IOC_SHUTDOWN of Linux, which file system tests use for
 // this). It does not show what a disk loses that confirms a flush it has not done.
-func (im *Image) Cut() {
+//
+// The processes are those that write to it: they are stopped first, for ever, as the power
+// is lost to them too. Without that ext4 lets a sync succeed that was under way, of
+// which nothing is on disk, and they would tell others of that.
+func (im *Image) Cut(processes ...int) {
 	im.t.Helper()
+	for _, pid := range processes {
+		if err := stop(pid); err != nil {
+			im.t.Fatal(err)
+		}
+	}
 	dir, err := os.Open(im.Dir)
 	if err != nil {
 		im.t.Fatal(err)
@@ -224,6 +235,59 @@ func (im *Image) Cut() {
 	if err := unix.IoctlSetPointerInt(int(dir.Fd()), shutdown, goingNoLogFlush); err != nil {
 		im.t.Skipf("EXT4_IOC_SHUTDOWN: %v", err)
 	}
+}
+
+// stopPatience is how long the threads of a process may take to stop.
+const stopPatience = time.Minute
+
+// stop stops a process: when it returns none of its threads does anything more outside
+// the kernel. One that syncs a file goes on with that: it is not waited for.
+func stop(pid int) error {
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		return fmt.Errorf("stop process %d: %w", pid, err)
+	}
+	late := time.Now().Add(stopPatience)
+	for begun := false; ; time.Sleep(100 * time.Microsecond) { // the kernel tells a parent only when the syncs have ended, too
+		states, err := threadStates(pid)
+		if err != nil {
+			return fmt.Errorf("stop process %d: %w", pid, err)
+		}
+		// With one that has stopped all others must, before they leave the kernel: then those
+		// count that are in the midst of a sync (D).
+		if begun && strings.Trim(states, "TDZX") == "" {
+			return nil
+		}
+		if begun = begun || strings.Contains(states, "T"); time.Now().After(late) {
+			return fmt.Errorf("stop process %d: after %v its threads are in the states %s", pid, stopPatience, states)
+		}
+	}
+}
+
+// threadStates returns a letter for each thread of a process: see proc_pid_stat(5).
+func threadStates(pid int) (string, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err == nil && len(files) == 0 {
+		err = os.ErrProcessDone
+	}
+	if err != nil {
+		return "", fmt.Errorf("list its threads: %w", err)
+	}
+	var states strings.Builder
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return "", fmt.Errorf("look at a thread: %w", err)
+		}
+		_, rest, ok := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ") // after the name, which may be any
+		if !ok || rest == "" {
+			return "", fmt.Errorf("look at a thread: %s is %q", f, text)
+		}
+		states.WriteByte(rest[0])
+	}
+	return states.String(), nil
 }
 
 // Restart mounts the image again, as after the power is back. Nothing may have a
