@@ -54,6 +54,10 @@ func (p *purse) do(ctx context.Context, what string) (string, error) {
 	case "call":
 		_, err := fibTask.Go(ctx, cascade.Val(fibOf{1})).Get(ctx)
 		return "", err
+	case "graph":
+		g := cascade.NewGraph("called")
+		g.Output(fibTask.Add(g, "fib", cascade.With(fibOf{1})), "")
+		return "", g.Go(ctx).Wait(ctx)
 	case "pid":
 		return strconv.Itoa(os.Getpid()), nil
 	case "set":
@@ -130,6 +134,7 @@ func TestActorRestarts(t *testing.T) {
 		{"saved by each call", with(cascade.ExactlyOnce(), cascade.SaveEvery(1)), "", "die", "survived", "110", "110"},
 		{"a poison", with(cascade.ExactlyOnce()), "", "always", "restarted 3 times, which is all that it may be", "the actor has ended", "the actor has ended"},
 		{"a call", with(cascade.ExactlyOnce()), "", "call", "ExactlyOnce makes no calls", "110", "110"},
+		{"a graph", with(cascade.ExactlyOnce()), "", "graph", "ExactlyOnce makes no calls", "110", "110"},
 		{"not to be saved", with(cascade.ExactlyOnce(), cascade.SaveEvery(1)), "set -1", "die", "the purse is torn", "the actor has ended", "the actor has ended"},
 		{"a save that panics", with(cascade.ExactlyOnce(), cascade.SaveEvery(1)), "set -100", "die", "MarshalBinary panicked: the purse is lost", "the actor has ended", "the actor has ended"},
 		{"not to be restored", with(cascade.ExactlyOnce(), cascade.SaveEvery(1)), "set -12", "die", "restore its state: the purse is stolen", "restore its state", "restore its state"},

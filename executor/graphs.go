@@ -22,11 +22,11 @@ type GraphCall struct {
 // Go begins the graph and returns at once: it starts when its inputs are there. An error of the call itself is
 // that of each of its futures.
 func (g *GraphCall) Go(ctx context.Context) *Call {
-	r, _ := ctx.Value(taskKey{}).(*run)
+	r, err := callerOf(ctx)
 	fn := &Func{Name: g.Name}
 	var c *Call
-	var err error
 	switch {
+	case err != nil:
 	case r == nil && stray() != nil:
 		err = stray()
 	case r == nil:
