@@ -176,8 +176,7 @@ def _not_serial(cls: type, more: ActorOptions) -> str:
     if more.max_concurrency > 1 or more.concurrency_groups:
         return "it has max_concurrency or concurrency_groups"
     for name, f in inspect.getmembers(cls, callable):
-        inner = inspect.unwrap(f)
-        if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        if checks.is_async(f):
             return f"{name} is async"
     return ""
 

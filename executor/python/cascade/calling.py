@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from . import context
+from .checks import is_async
 from .context import Options
 from .executor.targets import Coded, Target
 
@@ -99,8 +100,7 @@ class _Core:
 
     def _target(self, calls: Any) -> Target:
         of = self._of
-        inner = inspect.unwrap(of.__cascade_function__)
-        if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        if is_async(of.__cascade_function__):
             raise TypeError(
                 f"function {of.__qualname__} is async, and nothing would await it: write def, and asyncio.run(...) in it"
             )

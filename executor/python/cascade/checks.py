@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 import os
 import re
@@ -67,3 +68,9 @@ def texts(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: texts(v) for k, v in value.items()}
     return [texts(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def is_async(function: Any) -> bool:
+    """Whether what a function returns has to be awaited."""
+    inner = inspect.unwrap(function)
+    return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)

@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from . import given
-from .checks import items, listed, texts
+from .checks import is_async, items, listed, texts
 from .families import Alike, Families
 from .jobtext import written
 from .values import VALUES, numpy_type
@@ -442,8 +442,7 @@ def _can_be_task(function: Any) -> None:
         raise TypeError(f"{function!r} is no function: a task is a Python function, or ENVIRONMENT:FUNCTION as a text")
     if isinstance(function, types.BuiltinFunctionType):
         raise TypeError(f"{name} is built in, and its arguments have no names by which they could travel: write a function that calls it")
-    inner = inspect.unwrap(function)
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+    if is_async(function):
         raise TypeError(f"function {name} is async, and nothing would await it: write def, and asyncio.run(...) in it")
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from .. import context
+from ..checks import is_async
 from ..values import decode, hints_of
 from ..wire import codec
 from ..wire import messages as m
@@ -267,7 +268,7 @@ class ActorHost:
                 self.saves = Saves(every)
             if state is not None:
                 make = functools.partial(restored, self._class, state[0])
-        if any(_async(f) for _, f in inspect.getmembers(self._class, callable)):
+        if any(is_async(f) for _, f in inspect.getmembers(self._class, callable)):
             loop = Loop(self, said.concurrency, said.groups)
             self.actor = loop.made(make)
             self.runner = loop
@@ -423,11 +424,6 @@ def _packed(name: str, value: Any, element: int) -> bytes:
     return msgpack.packb(d, unicode_errors=ERRORS)  # type: ignore[no-any-return]
 
 
-def _async(f: Any) -> bool:
-    inner = inspect.unwrap(f)
-    return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
-
-
 def _wants(f: Any) -> tuple[list[Any], dict[str, Any]]:
     """The annotations of parameters, by place and by name."""
     hints = hints_of(f if not inspect.isclass(f) else f.__init__)
@@ -451,7 +447,7 @@ def serve(keeps: bool) -> Iterator[str]:
     run = getattr(worker, "current", None)
     if run is None or not getattr(worker, "granted", False):
         raise RuntimeError("an actor needs an agent: it is made by cascade.remote of a class")
-    if run.attempt & 0xFFFF > 1:
+    if run.attempt & 0xFFFF > 1:  # of an agent that is older than stateful calls
         raise context.ActorDiedError("its process has died, and its state with it", [DEAD])
     host = ActorHost(worker, run)
     calls = worker.own_calls("run an actor")

@@ -77,7 +77,7 @@ class Lives:
 
     def spent(self) -> str:
         """What is said of one that may not."""
-        return f"; it was restarted {self._spent} times, which is all that it may be" if self.life.restarts else ""
+        return f"; it was restarted {self._spent} times, which is all that it may be"
 
     def again(self, open: Iterable[int], last: int, unsent: bool) -> Again:
         """Its process has died: what is due again of the numbers that are open. With unsent the process got none of them."""

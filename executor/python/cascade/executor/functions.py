@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..checks import is_async
 from ..values import element_of, hints_of
 from ..wire.messages import SINGLE, KindIn, KindOut
 from .code import missing
@@ -147,10 +148,9 @@ class Function:
             signature.bind(**dict.fromkeys(given))
         except TypeError as e:
             raise SetupError(f"function {name} does not take what it is given: {e}; it is {name}{signature}") from None
-        inner = inspect.unwrap(self.function)
-        if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        if is_async(self.function):
             raise SetupError(f"function {name} is async: nothing would await it: write def, and asyncio.run(...) in it")
-        makes = inspect.isgeneratorfunction(inner)
+        makes = inspect.isgeneratorfunction(inspect.unwrap(self.function))
         if makes and not self.streams:
             raise SetupError(f"function {name} yields, but the job declares no series: write generates instead of out")
 
