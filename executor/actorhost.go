@@ -94,7 +94,7 @@ func serveActors(ctx context.Context, keeps bool) iter.Seq2[any, error] {
 			yield(nil, errors.New("actors need an agent"))
 			return
 		}
-		if comms.Try(r.Attempt) > 1 { // what it was is lost
+		if comms.Try(r.Attempt) > 1 { // of an agent that is older than Stateful: what it was is lost
 			yield(nil, fmt.Errorf("%w: its process has died, and its state with it", ErrActorDead))
 			return
 		}

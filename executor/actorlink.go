@@ -100,7 +100,7 @@ func (a *actors) start(o ActorOptions) (*Call, error) {
 		return nil, errors.New("this program has no actors registered")
 	}
 	row := fn.Go(a.run.actorsContext(), CallOptions{Name: fmt.Sprintf("actors-try-%d", comms.Try(a.run.Attempt)), Resources: o.Resources,
-		Environment: o.Environment, Here: true}, o.Resources.CPU > 0)
+		Environment: o.Environment, Here: true, Stateful: true}, o.Resources.CPU > 0)
 	return row, row.failed()
 }
 

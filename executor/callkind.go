@@ -20,6 +20,7 @@ type CallOptions struct {
 	Priority  int           // higher first, among the calls of one job
 	Name      string        // for people; "" is none
 	Here      bool          // it stays on the host of its caller
+	Stateful  bool          // what its process had is gone with it: it is not tried again
 
 	Environment string // of the job in which the function is; "" is the caller's own
 
@@ -29,7 +30,7 @@ type CallOptions struct {
 // plain tells whether a call says nothing that makes it of another kind.
 func (o *CallOptions) plain() bool {
 	r := &o.Resources
-	return o.Retries == 0 && len(o.RetryOn) == 0 && o.Timeout == 0 && o.Priority == 0 && !o.Here && o.Environment == "" &&
+	return o.Retries == 0 && len(o.RetryOn) == 0 && o.Timeout == 0 && o.Priority == 0 && !o.Here && !o.Stateful && o.Environment == "" &&
 		r.CPU == 0 && r.Memory == 0 && r.GPU == 0 && r.GPUMemory == 0 && len(r.Custom) == 0
 }
 
@@ -45,14 +46,14 @@ func (r *run) callKind(c *calls, fn *Func, o *CallOptions) (uint32, error) {
 	}
 	key := fn.Name
 	if !o.plain() {
-		key = fmt.Sprintf("%s %+v %v %d %v %d %v %s", fn.Name, o.Resources, codes, o.Retries, o.Timeout, o.Priority, o.Here, o.Environment)
+		key = fmt.Sprintf("%s %+v %v %d %v %d %v %v %s", fn.Name, o.Resources, codes, o.Retries, o.Timeout, o.Priority, o.Here, o.Stateful, o.Environment)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id := c.kinds[key]; id != 0 {
 		return id, nil
 	}
-	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Environment: o.Environment, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here, Stateful: fn.Name == ActorsFunction}
+	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Environment: o.Environment, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here, Stateful: o.Stateful}
 	var err error
 	if k.Resources, err = needs(o.Resources); err != nil {
 		return 0, err
