@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/cascade-run/cascade/internal/near"
 )
 
 // Problem is one mistake in a job, with its place and how to fix it.
@@ -101,45 +103,10 @@ func DidYouMean(name string, known []string) string { return nearest(name, known
 
 // nearest returns `did you mean "x"?` for the closest candidate, or the fallback.
 func nearest(word string, candidates []string, fallback string) string {
-	best, bestDist := "", 1+min(len(word)/3, 3)
-	for _, c := range candidates {
-		if d := distance(word, c, bestDist); d < bestDist {
-			best, bestDist = c, d
-		}
+	if best := near.Name(word, candidates); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
 	}
-	if best == "" {
-		return fallback
-	}
-	return fmt.Sprintf("did you mean %q?", best)
-}
-
-// distance is the optimal string alignment distance (Levenshtein with swaps of
-// neighbours), or limit when it is not smaller.
-func distance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit || len(a) > 256 || len(b) > 256 {
-		return limit
-	}
-	var prev2 []int
-	prev := make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		cur := make([]int, len(b)+1)
-		cur[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev = prev, cur
-	}
-	return min(prev[len(b)], limit)
+	return fallback
 }
 
 func keysOf(m map[string]any) []string {

@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/cascade-run/cascade/internal/near"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/space"
 )
@@ -101,7 +102,7 @@ func parse(text []byte, dir string) (*Tuner, error) {
 func unknownKey(err error) error {
 	if _, key, ok := strings.Cut(err.Error(), "unknown field "); ok {
 		name := strings.Trim(key, `"`)
-		if meant := nearest(name, keys()); meant != "" {
+		if meant := near.Name(name, keys()); meant != "" {
 			return fmt.Errorf("there is no key %s: did you mean %q?", key, meant)
 		}
 		return fmt.Errorf("there is no key %s", key)
