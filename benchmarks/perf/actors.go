@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -227,24 +226,4 @@ func (b *bench) actorRestarts(p *program) error {
 	}
 	return b.tell(Figure{Name: "actor_restart", Value: took[1] / 1e6, Unit: "ms", Baseline: took[0] / 1e6, BaselineOf: "the same calls of actors whose process lives",
 		Note: fmt.Sprintf("from the death of a process with %d actors with ExactlyOnce to the answer of the next call of each; 40 calls of each run again", n)})
-}
-
-// echoRTT is the median round trip from this process to another: what a call of another process costs at least.
-func echoRTT(n int) (median time.Duration, err error) {
-	near, far, err := socketPair()
-	if err != nil {
-		return 0, fmt.Errorf("baseline: %w", err)
-	}
-	var echo *exec.Cmd
-	if echo, err = startPart(partEcho, far); err == nil {
-		median, err = netRoundTrips(near, n)
-	}
-	err = errors.Join(err, near.Close())
-	if echo != nil {
-		err = errors.Join(err, echo.Wait())
-	}
-	if err != nil {
-		return 0, fmt.Errorf("baseline: round trip to an echo: %w", err)
-	}
-	return median, nil
 }

@@ -179,10 +179,10 @@ func (p *caller) answer(q question) ([]float64, error) {
 	case "latency":
 		return p.latency(ctx, q.N)
 	case "relay":
-		rtt, err := relayRTT(q.N)
+		rtt, err := netRTT(q.N, true)
 		return []float64{microseconds(rtt)}, err
 	case "echo":
-		rtt, err := echoRTT(q.N)
+		rtt, err := netRTT(q.N, false)
 		return []float64{microseconds(rtt)}, err
 	case "actor":
 		return p.actorLatency(ctx, q.N, q.M)

@@ -83,7 +83,7 @@ func (b *bench) pythonFigures(p *program) error {
 
 func (b *bench) pythonLatency(p *program) error {
 	n := b.size(5000, 50)
-	rtt, err := relayRTT(n)
+	rtt, err := netRTT(n, true)
 	if err != nil {
 		return err
 	}

@@ -15,30 +15,37 @@ import (
 
 const relayName = "round trip of 64 bytes over Unix sockets (Go's net) through a second process to a third, p50"
 
-// relayRTT is the median round trip from this process through a second one to a third:
-// what a call by way of an agent costs at least.
-func relayRTT(n int) (median time.Duration, err error) {
-	near, nearRelay, err := socketPair()
+// netRTT is the median round trip from this process to another, what a call of another process costs at least; with
+// relayed through a second process to a third, what one by way of an agent does.
+func netRTT(n int, relayed bool) (median time.Duration, err error) {
+	near, far, err := socketPair()
 	if err != nil {
 		return 0, fmt.Errorf("baseline: %w", err)
 	}
-	farRelay, far, err := socketPair()
-	if err != nil {
-		return 0, errors.Join(fmt.Errorf("baseline: %w", err), near.Close(), nearRelay.Close())
+	var parts []*exec.Cmd
+	start := func(part string, files ...*os.File) {
+		c, failed := startPart(part, files...)
+		if err = errors.Join(err, failed); c != nil {
+			parts = append(parts, c)
+		}
 	}
-	relay, relayErr := startPart(partRelay, nearRelay, farRelay)
-	echo, echoErr := startPart(partEcho, far)
-	if err = errors.Join(relayErr, echoErr); err == nil {
+	if relayed {
+		left, right, failed := socketPair()
+		if failed != nil {
+			return 0, errors.Join(fmt.Errorf("baseline: %w", failed), near.Close(), far.Close())
+		}
+		start(partRelay, far, left)
+		far = right
+	}
+	if start(partEcho, far); err == nil {
 		median, err = netRoundTrips(near, n)
 	}
 	err = errors.Join(err, near.Close()) // the others end with it, one by the other
-	for _, c := range []*exec.Cmd{relay, echo} {
-		if c != nil {
-			err = errors.Join(err, c.Wait())
-		}
+	for _, c := range parts {
+		err = errors.Join(err, c.Wait())
 	}
 	if err != nil {
-		return 0, fmt.Errorf("baseline: round trip through a relay: %w", err)
+		return 0, fmt.Errorf("baseline: round trip to another process: %w", err)
 	}
 	return median, nil
 }

@@ -186,6 +186,17 @@ func upTo[T any](rows iter.Seq2[*T, error], n int) iter.Seq2[*T, error] {
 	}
 }
 
+// each are rows that are there.
+func each[T any](rows []*T) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		for _, row := range rows {
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
 // sorted are the first n rows by an order, all when n is 0: no more than about twice as many are held.
 func sorted[T any](rows iter.Seq2[*T, error], n int, order func(a, b *T) int) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
@@ -208,11 +219,7 @@ func sorted[T any](rows iter.Seq2[*T, error], n int, order func(a, b *T) int) it
 			}
 		}
 		trim()
-		for _, row := range held {
-			if !yield(row, nil) {
-				return
-			}
-		}
+		each(held)(yield)
 	}
 }
 

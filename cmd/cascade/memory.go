@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ func (a *app) listMemory(ctx context.Context, cl *cascade.Client, job comms.JobI
 		if a.alone || a.list.host != "" && g.Name != a.list.host || g.State == "left" {
 			continue // no agent runs that could be asked
 		}
-		got, err := collected(client.AgentRows[comms.ReferenceRow](ctx, cl.Conn(), g.Name, g.Addresses, comms.QueryReferences, job))
+		got, err := client.AgentRows[comms.ReferenceRow](ctx, cl.Conn(), g.Name, g.Addresses, comms.QueryReferences, job)
 		rows = append(rows, got...)
 		if err == nil {
 			continue
@@ -69,26 +68,6 @@ func (a *app) listMemory(ctx context.Context, cl *cascade.Client, job comms.JobI
 		return nil
 	}
 	return tableOf(a, each(rows), "name", "kind", "owner", "holders", "size", "place", "host", "age_seconds", "state")
-}
-
-func collected[T any](rows iter.Seq2[*T, error]) (all []*T, err error) {
-	for row, err := range rows {
-		if err != nil {
-			return all, err
-		}
-		all = append(all, row)
-	}
-	return all, nil
-}
-
-func each[T any](rows []*T) iter.Seq2[*T, error] {
-	return func(yield func(*T, error) bool) {
-		for _, row := range rows {
-			if !yield(row, nil) {
-				return
-			}
-		}
-	}
 }
 
 // totals says how much is kept, where, and for how many.

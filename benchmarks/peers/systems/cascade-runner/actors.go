@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/cascade-run/cascade"
 )
@@ -49,66 +47,57 @@ func (r *runner) actorsSync(ctx context.Context, a args) (values, error) {
 func (r *runner) actorsAsync(ctx context.Context, a args) (values, error) {
 	return r.inSession(ctx, a.int("n"), func(ctx context.Context, n int) (int, error) {
 		c := counters.Spawn(ctx)
-		return sumOf(ctx, n, func() cascade.Future[int64] { return counterEcho.Go(ctx, c, cascade.Val(int64(1))) })
+		sum, err := sumOf(ctx, n, func() cascade.Future[int64] { return counterEcho.Go(ctx, c, cascade.Val(int64(1))) })
+		return int(sum), err
 	})
 }
 
 // actorsCreate makes actors and calls each once.
 func (r *runner) actorsCreate(ctx context.Context, a args) (values, error) {
 	return r.inSession(ctx, a.int("n"), func(ctx context.Context, n int) (int, error) {
-		return sumOf(ctx, n, func() cascade.Future[int64] {
+		sum, err := sumOf(ctx, n, func() cascade.Future[int64] {
 			return counterEcho.Go(ctx, counters.Spawn(ctx), cascade.Val(int64(1)))
 		})
+		return int(sum), err
 	})
 }
 
-// sumOf makes n calls at once and adds up what they return.
-func sumOf(ctx context.Context, n int, call func() cascade.Future[int64]) (sum int, err error) {
-	all := make([]cascade.Future[int64], n)
-	for i := range all {
-		all[i] = call()
-	}
-	got, err := cascade.GetAll(ctx, all)
-	for _, x := range got {
-		sum += int(x)
-	}
-	return sum, err
-}
-
 // actorsRestart kills the process of an actor, and calls it.
-func (r *runner) actorsRestart(ctx context.Context, a args) (v values, err error) {
-	s, err := r.client.Session(ctx, cascade.WithSessionName("peers"))
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		err = errors.Join(err, s.Close(end))
-	}()
+func (r *runner) actorsRestart(ctx context.Context, a args) (values, error) {
 	var took []float64
-	for range a.int("times") + 1 {
-		c := counters.Spawn(s.Context(), cascade.AtLeastOnce(), cascade.OwnProcess())
-		pid, err := counterPID.Go(s.Context(), c).Get(s.Context())
-		if err != nil {
-			return nil, err
-		}
-		t, err := timed(func() error {
-			if err := syscall.Kill(int(pid), syscall.SIGKILL); err != nil {
+	err := r.withSession(ctx, func(ctx context.Context) error {
+		for range a.int("times") + 1 {
+			t, err := restart(ctx)
+			if err != nil {
 				return err
 			}
-			x, err := counterEcho.Go(s.Context(), c, cascade.Val(int64(1))).Get(s.Context())
-			if err == nil && x != 1 {
-				err = fmt.Errorf("%w: the actor answers %d", errSum, x)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
+			took = append(took, t)
 		}
-		took = append(took, t)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	took = took[1:] // the first warms up
 	slices.Sort(took)
 	return values{"last": took[len(took)/2]}, nil
+}
+
+// restart is how long a call takes of an actor whose process has just been killed.
+func restart(ctx context.Context) (float64, error) {
+	c := counters.Spawn(ctx, cascade.AtLeastOnce(), cascade.OwnProcess())
+	pid, err := counterPID.Go(ctx, c).Get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return timed(func() error {
+		if err := syscall.Kill(int(pid), syscall.SIGKILL); err != nil {
+			return err
+		}
+		x, err := counterEcho.Go(ctx, c, cascade.Val(int64(1))).Get(ctx)
+		if err == nil && x != 1 {
+			err = fmt.Errorf("%w: the actor answers %d", errSum, x)
+		}
+		return err
+	})
 }

@@ -37,9 +37,14 @@ func count(_ context.Context, n int64) iter.Seq2[int64, error] {
 
 // echoes calls n tasks at once and adds up what they return, which is one each.
 func echoes(ctx context.Context, n int) (sum int64, err error) {
+	return sumOf(ctx, n, func() cascade.Future[int64] { return echo.Go(ctx, cascade.Val(int64(1))) })
+}
+
+// sumOf makes n calls at once and adds up what they return.
+func sumOf(ctx context.Context, n int, call func() cascade.Future[int64]) (sum int64, err error) {
 	all := make([]cascade.Future[int64], n)
 	for i := range all {
-		all[i] = echo.Go(ctx, cascade.Val(int64(1)))
+		all[i] = call()
 	}
 	got, err := cascade.GetAll(ctx, all)
 	for _, x := range got {
@@ -48,32 +53,41 @@ func echoes(ctx context.Context, n int) (sum int64, err error) {
 	return sum, err
 }
 
-var errSum = errors.New("what the calls return does not add up")
-
-// inSession times what a session does, after a tenth of it as warming up; n is the number of what is
-// done, and do returns how many results it saw.
-func (r *runner) inSession(ctx context.Context, n int, do func(ctx context.Context, n int) (int, error)) (v values, err error) {
+// withSession does something in a session of its own.
+func (r *runner) withSession(ctx context.Context, do func(ctx context.Context) error) (err error) {
 	s, err := r.client.Session(ctx, cascade.WithSessionName("peers"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		end, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		err = errors.Join(err, s.Close(end))
 	}()
-	if _, err := do(s.Context(), max(n/10, 1)); err != nil {
-		return nil, err
-	}
-	var seen int
-	took, err := timed(func() (err error) {
-		seen, err = do(s.Context(), n)
+	return do(s.Context())
+}
+
+var errSum = errors.New("what the calls return does not add up")
+
+// inSession times what a session does, after a tenth of it as warming up; n is the number of what is
+// done, and do returns how many results it saw.
+func (r *runner) inSession(ctx context.Context, n int, do func(ctx context.Context, n int) (int, error)) (v values, err error) {
+	err = r.withSession(ctx, func(ctx context.Context) error {
+		if _, err := do(ctx, max(n/10, 1)); err != nil {
+			return err
+		}
+		var seen int
+		took, err := timed(func() (err error) {
+			seen, err = do(ctx, n)
+			return err
+		})
+		if err == nil && seen != n {
+			err = fmt.Errorf("%w: %d of %d", errSum, seen, n)
+		}
+		v = values{"seconds": took, "tasks": float64(n)}
 		return err
 	})
-	if err == nil && seen != n {
-		err = fmt.Errorf("%w: %d of %d", errSum, seen, n)
-	}
-	return values{"seconds": took, "tasks": float64(n)}, err
+	return v, err
 }
 
 // callsSync makes one call after another.
