@@ -91,20 +91,9 @@ var actorStrand = strandID(0, ActorsFunction)
 // Spawn makes an actor and returns a handle of it at once. An error of the constructor is that of each of its calls.
 func (c *Class) Spawn(ctx context.Context, o ActorOptions, args ...any) *Actor {
 	r, err := callerOf(ctx)
-	err = cmp.Or(o.Err, err)
-	if err == nil {
-		err = c.plan(&o.Life)
-	}
-	if err == nil {
-		err = c.callable(args)
-	}
+	err = cmp.Or(o.Err, c.plan(&o.Life), c.callable(args), err)
 	if err == nil && r == nil {
-		if err = stray(); err == nil {
-			return c.inPlace(ctx, args)
-		}
-	}
-	if err == nil && !r.exec.welcome.Calls {
-		err = r.exec.noCalls()
+		return c.inPlace(ctx, args)
 	}
 	var a *Actor
 	if err == nil {

@@ -2,8 +2,6 @@ package executor
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -60,13 +58,4 @@ func marshal(s restartable) (state []byte, err error) {
 	state, err = s.MarshalBinary()
 	returned = true
 	return state, err
-}
-
-// callerOf returns the run that a context is of, if it may call; nil where there is none.
-func callerOf(ctx context.Context) (*run, error) {
-	if m, _ := ctx.Value(methodKey{}).(*methodRun); m != nil && m.alone {
-		return nil, errors.New("a method of an actor with ExactlyOnce makes no calls: they would run twice when it is restarted")
-	}
-	r, _ := ctx.Value(taskKey{}).(*run)
-	return r, nil
 }

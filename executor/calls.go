@@ -114,17 +114,9 @@ func NotRepeatable(ctx context.Context) context.Context {
 // Outside an executor the function runs at once, so that tests can call directly.
 func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 	r, err := callerOf(ctx)
-	err = cmp.Or(o.Err, err)
-	if err == nil {
-		err = f.callable(args)
-	}
+	err = cmp.Or(o.Err, f.callable(args), err)
 	if err == nil && r == nil {
-		if err = stray(); err == nil {
-			return f.inPlace(ctx, args)
-		}
-	}
-	if err == nil && !r.exec.welcome.Calls {
-		err = r.exec.noCalls()
+		return f.inPlace(ctx, args)
 	}
 	if err == nil {
 		err = r.awaitActors(ctx, args)
@@ -138,13 +130,20 @@ func (f *Func) Go(ctx context.Context, o CallOptions, args ...any) *Call {
 	return &Call{fn: f, local: &localCall{err: fmt.Errorf("call %s: %w", f.Name, err)}}
 }
 
-// stray is the error of a call with a context of no task, in a program that has a session open: in
-// this process, at once and one after another, is not what its author wants.
-func stray() error {
-	if openSessions.Load() > 0 {
-		return errors.New("the context belongs to no session or task, and this program has a session open: use the session's Context()")
+// callerOf returns the run that a context is of, if it may call. Nil: the context is of none, and what is called runs at
+// once in this process. In a program that has a session open that is not what its author wants.
+func callerOf(ctx context.Context) (*run, error) {
+	if m, _ := ctx.Value(methodKey{}).(*methodRun); m != nil && m.alone {
+		return nil, errors.New("a method of an actor with ExactlyOnce makes no calls: they would run twice when it is restarted")
 	}
-	return nil
+	r, _ := ctx.Value(taskKey{}).(*run)
+	switch {
+	case r == nil && openSessions.Load() > 0:
+		return nil, errors.New("the context belongs to no session or task, and this program has a session open: use the session's Context()")
+	case r != nil && !r.exec.welcome.Calls:
+		return nil, r.exec.noCalls()
+	}
+	return r, nil
 }
 
 // noCalls is the error of calls that the agent does not take.
@@ -363,9 +362,6 @@ func Put(ctx context.Context, v any) (*Future, error) {
 		return nil, fmt.Errorf("put a value of type %T: %w", v, err)
 	}
 	if r == nil {
-		if err := stray(); err != nil {
-			return nil, fmt.Errorf("put a value of type %T: %w", v, err)
-		}
 		return &Future{typ: reflect.TypeOf(v), known: &known{value: v}}, nil
 	}
 	call, err := r.put(ctx, v)

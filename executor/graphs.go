@@ -27,12 +27,8 @@ func (g *GraphCall) Go(ctx context.Context) *Call {
 	var c *Call
 	switch {
 	case err != nil:
-	case r == nil && stray() != nil:
-		err = stray()
 	case r == nil:
 		err = errors.New("the context is of no task: give that of a session (Session.Context) or of a task, or submit the graph with a client")
-	case !r.exec.welcome.Calls:
-		err = r.exec.noCalls()
 	default:
 		args := make([]any, len(g.Inputs))
 		for i, f := range g.Inputs {
