@@ -182,7 +182,7 @@ class Calls(Waits):
         self._found = None
         given = self._value(value)
         found = self._found  # kept until the agent is told what they are in
-        refs = [] if found is None else [self._taken(0)]
+        refs: Sequence[m.ItemRefs] = () if found is None else [self._taken(0)]
         state = State(self._ref(), "the value that was put", put=given)
         self._add(state, 0, "", [self._batch.value(0, given)], refs)
         return Called(self, state)
@@ -220,7 +220,7 @@ class Calls(Waits):
 
     def _references(self, found: Found) -> Sequence[m.Reference]:
         """The futures in a value as the agent knows them."""
-        refs = []
+        refs: list[m.Reference] = []
         for i, f in enumerate(found.futures):
             if isinstance(f, InputFuture):
                 raise TypeMismatch("there is a future of an input of the task in it: pass that as an argument, or put its value")
