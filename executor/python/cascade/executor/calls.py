@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
 _NUMBERS = frozenset((int, float, bool, type(None)))
-_FOUND = int.from_bytes(hashlib.blake2b(b"futures in values", digest_size=8).digest(), "big")  # the strand of those that were found
+_FOUND = int.from_bytes(hashlib.blake2b(b"futures in values", digest_size=8).digest(), "big")  # a strand
 
 
 class Calls(Waits):
@@ -233,7 +233,9 @@ class Calls(Waits):
             if isinstance(f, Element):
                 refs.append(m.Reference(f.state.ref, 0, f.number))
             elif f.state.stream:
-                raise TypeMismatch(f"there is the future of a series in it, of {f.state.name}: list(future.elements()) can be in it")
+                raise TypeMismatch(
+                    f"there is the future of a series in it, of {f.state.name}: list(future.elements()) can be in it"
+                )
             else:
                 refs.append(m.Reference(f.state.ref, f.output))
         return refs

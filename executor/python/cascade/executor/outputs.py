@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import labelled
+from ..references import Found
 from ..values import (
     BYTES_LIKE,
     VALUES,
@@ -32,7 +33,6 @@ from ..values import (
     tensor_of,
     unpacked,
 )
-from ..references import Found
 from ..wire import messages as m
 from .functions import CODE, Function, SetupError, prepared, refuse_lazy, split
 from .memory import Aside, Region, address, let_go, map_range, protect
