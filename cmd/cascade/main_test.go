@@ -136,7 +136,7 @@ func (h *host) holding(name string) error {
 			h.t.Error(err)
 		}
 	})
-	small := twiceTask.Go(s.Context(), cascade.Val(4))
+	small := twiceTask.Go(s.Context(), cascade.Val(4), cascade.CallName(hostileName))
 	if _, err := small.Get(s.Context()); err != nil {
 		return err
 	}

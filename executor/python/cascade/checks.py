@@ -10,6 +10,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
+class TypeMismatch(TypeError):
+    """A dataset does not hold what the function takes, or a value cannot travel."""
+
+    __module__ = "cascade.values"  # under which people know it
+
+
 def needs(kind: type | tuple[type, ...], words: str, **given: Any) -> None:
     """Refuses arguments, given by their names, that are not of a kind; words say what they are to be."""
     for name, value in given.items():

@@ -197,7 +197,10 @@ class Future:
 
     def __reduce__(self) -> Any:
         """Refuses to travel within another value."""
-        raise TypeError("a future can be an argument of a call, or an element of a list that is one, but not part of another value")
+        raise TypeError(
+            "a future can be in an argument of a call of a task, in what such a task returns and in a value that is put, "
+            "but not in code, in what goes to an actor, or in a graph"
+        )
 
 
 class Options(NamedTuple):

@@ -23,12 +23,15 @@ import struct
 import sys
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgpack
 
-from . import labelled
+from . import labelled, references
+from .checks import TypeMismatch as TypeMismatch
+from .context import Future
+from .references import Found
 from .sets import ordered
 
 RAW, ARRAY, MSGPACK, ARROW, XARRAY, PICKLE = "raw", "array", "msgpack", "arrow", "xarray", "pickle5"
@@ -45,10 +48,6 @@ _DTYPES = {
 }  # fmt: skip
 _NAMES = {numpy_name.lstrip("<|"): name for name, (numpy_name, _) in _DTYPES.items()}
 _ALIGN = 64
-
-
-class TypeMismatch(TypeError):
-    """A dataset does not hold what the function takes, or a value cannot travel."""
 
 
 class Encoded:
@@ -92,15 +91,15 @@ def _flat(part: Any) -> Any:
     return view.cast("B") if view.nbytes else b""
 
 
-def encode(value: Any) -> Encoded:
-    """The bytes of a value. Data that is in memory already is not copied."""
+def encode(value: Any, found: Found | None = None) -> Encoded:
+    """The bytes of a value. Data that is in memory already is not copied. Futures in it go to found, and are refused without."""
     if type(value) in plain_arrays():
         name = _NAMES.get(value.dtype.str.lstrip("<>|=")) if value.dtype.kind in "fiuc" else None
         if name is not None:
             if value.dtype.byteorder == ">":
                 value = value.astype(value.dtype.newbyteorder("<"))
             return Encoded(ARRAY, (), name, value.shape, value)
-        return _pickled(value)
+        return _pickled(value, found)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _bytes(value)
     if isinstance(value, str):
@@ -121,14 +120,18 @@ def encode(value: Any) -> Encoded:
     if labels is not None:
         return labels
     try:
-        return Encoded(MSGPACK, [packed(value)])
+        return Encoded(MSGPACK, [packed(value, found)])
     except (TypeError, ValueError, OverflowError):  # not one of its types, or an integer of more than 64 bits
-        return _pickled(value)
+        return _pickled(value, found)
 
 
-def packed(value: Any) -> Any:
+def packed(value: Any, found: Found | None = None) -> Any:
     """A value as msgpack; TypeError, ValueError or OverflowError when it is none."""
-    return msgpack.packb(value, default=_scalar, datetime=True, unicode_errors="surrogateescape")
+
+    def other(part: Any) -> Any:
+        return found.extension(part) if found is not None and isinstance(part, Future) else _scalar(part)
+
+    return msgpack.packb(value, default=other, datetime=True, unicode_errors="surrogateescape")
 
 
 def unpacked(data: Any) -> Any:
@@ -141,7 +144,9 @@ def unpacked(data: Any) -> Any:
         raise TypeMismatch("a time in it is outside of the years 1 to 9999, which Python has") from None
 
 
-_unpacked = functools.partial(msgpack.unpackb, timestamp=3, strict_map_key=False, unicode_errors="surrogateescape")
+_unpacked = functools.partial(
+    msgpack.unpackb, timestamp=3, strict_map_key=False, unicode_errors="surrogateescape", ext_hook=references.extended
+)
 
 
 def _mapping(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -305,17 +310,20 @@ def _is_own(value: Any) -> bool:
 class _Pickler(pickle.Pickler):
     """A pickler that notes the sizes of what lies on a device: to be pickled it is copied to the host.
 
-    Classes and functions of `__main__` travel by value, as the functions of tasks do.
+    Classes and functions of `__main__` travel by value, as the functions of tasks do, and futures as their numbers.
     """
 
-    def __init__(self, file: Any, buffers: list[pickle.PickleBuffer]) -> None:
+    def __init__(self, file: Any, buffers: list[pickle.PickleBuffer], found: Found | None) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self.from_device: list[int] = []
         self.by_value = False
+        self._found = found
 
     def reducer_override(self, value: Any) -> Any:  # asked once for each object
         if (held := on_device(value)) is not None:
             self.from_device.append(held)
+        if self._found is not None and isinstance(value, Future):
+            return references.referred, (self._found.place(value),)
         if not _is_own(value):
             return NotImplemented
         try:
@@ -328,11 +336,13 @@ class _Pickler(pickle.Pickler):
         return pickle.loads, (cloudpickle.dumps(value),)
 
 
-def _pickled(value: Any) -> Encoded:
+def _pickled(value: Any, found: Found | None = None) -> Encoded:
     """Python's pickle with its large buffers beside it."""
+    if found is not None:
+        found.clear()  # of what was tried before
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
-    pickler = _Pickler(stream, buffers)
+    pickler = _Pickler(stream, buffers, found)
     try:
         pickler.dump(ordered(value))
     except Exception as e:
@@ -411,6 +421,8 @@ class _Duplicator(pickle.Pickler):
         self.left: list[Any] = []
 
     def persistent_id(self, value: Any) -> int | None:
+        if isinstance(value, Future):
+            raise TypeMismatch("there is a future in it, and tasks of a graph have none of each other")
         if on_device(value) is None and not _is_own(value):
             return None
         self.left.append(value)
@@ -438,6 +450,8 @@ def duplicate(value: Any) -> Any:
     duplicator = _Duplicator(stream, buffers)
     try:
         duplicator.dump(value)
+    except TypeMismatch:
+        raise
     except Exception:
         return value
     stream.seek(0)
@@ -473,12 +487,17 @@ def _apart(data: memoryview) -> list[memoryview]:
     return contents
 
 
-def decode(codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = None) -> Any:
+def decode(
+    codec: str, dtype: str, shape: Sequence[int], data: Any, want: Any = None, refer: Callable[[int], Any] | None = None
+) -> Any:
     """A value from its bytes, which are read-only.
 
     want is the annotation of the parameter that takes it, None for none: bytes and str copy, memoryview and ndarray
     look at any bytes but those of msgpack and of Python's objects. Without it raw bytes are a memoryview, or str when a Python task wrote them as str.
+    refer makes the futures in it; without it a future is refused.
     """
+    if refer is not None and codec in (MSGPACK, PICKLE):
+        return references.read(refer, lambda: decode(codec, dtype, shape, data, want))
     if codec == ARRAY:
         return _array(dtype, shape, data, want)
     if want in BYTES_LIKE and codec not in (MSGPACK, PICKLE, XARRAY):  # which no reader takes as bytes

@@ -9,6 +9,8 @@ from cascade import CallFailed, Future, as_completed, context, get, options, wai
 from cascade.context import Options
 from cascade.executor.calls import Calls
 from cascade.executor.outputs import Memory
+from cascade.references import Found
+from cascade.values import decode, encode
 from cascade.wire import codec
 from cascade.wire import messages as m
 
@@ -285,5 +287,39 @@ def reads():
     same("kept of what was dropped", a.calls._reads, {})
 
 
-for test in (batches, timeouts, looks, begins, foreign, arguments, cancels, listeners, waits, anew, reads):
+def values():
+    """What a value refers to is told before the value, with the calls or behind them; what is gone is told after both."""
+    a = Agent()
+    f = a.calls.make("operator.neg", Options(), (), {"a": 1})
+    box = a.calls.put({"f": f, "again": [f]})
+    g = a.calls.make("operator.neg", Options(), (), {"a": [f, {"box": box}], "b": (f, [box])})
+    found = Found()
+    encode(["x", {g, f}], found)
+    del f, box
+    a.calls.listed(2, 3, found)
+    calls, drop, listed = a.taken()
+    to = [m.Reference(ref(n), 0, 0) for n in range(3)]
+    same("refs", list(calls.refs), [m.ItemRefs(1, 0, [to[0]]), m.ItemRefs(2, 1, [to[1]]), m.ItemRefs(2, 3, [to[1]])])
+    same("listed", (listed.output, listed.element, sorted(listed.refs)), (2, 3, [to[0], to[2]]))
+    same("gone", drop, m.CallDrop(RUN, [ref(1)]))
+    del found, g
+    gc.collect()
+    a.calls.flush()
+    same("gone with the value", [sorted(d.refs) for d in a.taken()], [[ref(0), ref(2)]])
+
+    put = encode({"a": [1], "f": (h := a.calls.put(1)), "g": [h]}, found := Found())
+    got = decode(put.codec, "", (), put.tobytes(), None, lambda place: a.calls.borrow(m.CallInput(place, m.FROM_INPUT_VALUE, input=4)))
+    same("one future", (got["f"] is got["g"][0], len(found.futures), put.codec), (True, 1, "msgpack"))
+    a.calls.flush()
+    item = a.taken()[0].items[1]
+    same("borrowed", (item.kind, [(x.source, x.port, x.input) for x in item.inputs]), (0, [(m.FROM_INPUT_VALUE, 0, 4)]))
+    same("as Go has it", encode([h] * 2, Found()).tobytes(), b"\x92\xd4\x52\0\xd4\x52\0")
+    refused("no one refers", lambda: decode(put.codec, "", (), put.tobytes()),
+            "TypeMismatch: there is a future in it, which only called tasks and the program of their session can read")  # fmt: skip
+    refused("another task's", lambda: Agent().calls.put([h]), "TypeMismatch: there is a future of another task or session in it")
+    unpacked = decode(*(lambda e: (e.codec, "", (), e.tobytes()))(encode([h] * 300 + [Future(i) for i in range(200)], Found())), None, int)
+    same("numbers", (unpacked[0], unpacked[299], unpacked[300], unpacked[-1]), (0, 0, 1, 200))
+
+
+for test in (batches, timeouts, looks, begins, foreign, arguments, cancels, listeners, waits, anew, reads, values):
     test()

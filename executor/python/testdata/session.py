@@ -147,7 +147,7 @@ def errors():
     never = until.remote("/none")
     print("first error", tried(lambda: cascade.get([never, fails.remote(1)])))
     never.cancel()
-    print("arguments", tried(lambda: double.remote(1, 2)), "|", tried(lambda: double.remote(y=1)), "|", tried(lambda: double.remote({"a": cascade.put(1)})))
+    print("arguments", tried(lambda: double.remote(1, 2)), "|", tried(lambda: double.remote(y=1)))
     print("options", tried(lambda: double.options(colour="red")), "|", tried(lambda: cascade.remote(3)))
 
     async def waits():

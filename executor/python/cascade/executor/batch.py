@@ -27,6 +27,7 @@ class Batch:
         self.run, self.once = run, False
         self.kinds: list[m.CallKind] = []
         self.items: list[bytes] = []
+        self.refs: list[m.ItemRefs] = []  # to what values in them refer
         self.size = 0  # bytes of values in it
         self._pack: Any = msgpack.Packer(unicode_errors=ERRORS).pack  # of inputs
         self._whole: Any = msgpack.Packer(unicode_errors=ERRORS).pack
@@ -50,9 +51,11 @@ class Batch:
         """An input that is none of the values."""
         return self._pack(given)  # type: ignore[no-any-return]
 
-    def add(self, ref: m.CallRef, kind: int, name: str, inputs: Sequence[bytes]) -> None:
-        """Adds a call, or a value (kind 0), with its inputs."""
+    def add(self, ref: m.CallRef, kind: int, name: str, inputs: Sequence[bytes], refs: Sequence[m.ItemRefs] = ()) -> None:
+        """Adds a call, or a value (kind 0), with its inputs, and what they refer to."""
         pack, n = self._whole, len(inputs)
+        for r in refs:
+            self.refs.append(r._replace(item=len(self.items)))
         head = bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")
         self.items.append(b"".join((b"\x95", pack(ref), pack(kind), pack(name), b"\xc4\0", head, *inputs)))
 
@@ -62,7 +65,8 @@ class Batch:
 
     def take(self) -> bytes:
         """The message; then it is empty."""
-        items, kinds, self.items, self.kinds, self.size = self.items, self.kinds, [], [], 0
+        items, kinds, refs, self.items, self.kinds, self.refs, self.size = self.items, self.kinds, self.refs, [], [], [], 0
         pack = self._whole
-        head = b"\x92" + pack(NUMBERS[m.Calls]) + b"\x94" + pack(self.run) + pack(self.once) + pack(kinds)
-        return b"".join((head, b"\xdd" + len(items).to_bytes(4, "big"), *items))
+        fields = b"\x95" if refs else b"\x94"
+        head = b"\x92" + pack(NUMBERS[m.Calls]) + fields + pack(self.run) + pack(self.once) + pack(kinds)
+        return b"".join((head, b"\xdd" + len(items).to_bytes(4, "big"), *items, pack(refs) if refs else b""))

@@ -10,13 +10,15 @@ Each has a number, in the order in which the run makes them: a run that is repea
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import context
 from ..context import CallFailed, Future, Options
-from ..values import BYTES, RAW, encode
+from ..references import Found
+from ..values import BYTES, RAW, TypeMismatch, encode
 from ..wire import messages as m
 from .batch import Batch
 from .functions import CODE
@@ -37,6 +39,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
 _NUMBERS = frozenset((int, float, bool, type(None)))
+_FOUND = int.from_bytes(hashlib.blake2b(b"futures in values", digest_size=8).digest(), "big")  # a strand
 
 
 class Calls(Waits):
@@ -49,6 +52,8 @@ class Calls(Waits):
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = Batch(run.id)
         self._sealed = False  # a value of the next call lies in shared memory
+        self._found: Found | None = None  # futures in the value that was encoded last
+        self._borrowed = 0  # futures that were found in values
         self.actors: ActorCalls | None = None  # that the run has made
         self.made = 0  # how many calls and values there were
         self.alone = ""  # why the run may make no more
@@ -103,18 +108,29 @@ class Calls(Waits):
         ports = target.ports(len(args), tuple(named))
         inputs = [] if target.coded is None else [self._code(target.coded)]
         lists, port = 0, len(inputs)
+        refs: list[m.ItemRefs] = []
+        kept: list[Found] = []  # until the agent is told what they are in
+        self._found = None
+
+        def given(value: Any) -> None:
+            inputs.append(self._argument(port, ports, value))
+            if self._found is not None:
+                kept.append(self._found)
+                refs.append(self._taken(len(inputs) - 1))
+
         for value in (*args, *named.values()) if named else args:
-            if type(value) in _NUMBERS and (given := self._batch.number(port, value)) is not None:
-                inputs.append(given)
+            if type(value) in _NUMBERS and (number := self._batch.number(port, value)) is not None:
+                inputs.append(number)
             elif isinstance(value, (list, tuple)) and any(isinstance(v, Future) for v in value):
                 lists |= 1 << port
-                inputs += [self._argument(port, ports, one) for one in value]
+                for one in value:
+                    given(one)
             else:
-                inputs.append(self._argument(port, ports, value))
+                given(value)
             port += 1
         kind = self._kind(target, options, ports, lists)
         state = State(self._ref(), target.name, target, None, options.returns)
-        self._add(state, kind, options.name, inputs)
+        self._add(state, kind, options.name, inputs, refs)
         return Called(self, state) if options.returns == 1 else [Called(self, state, i) for i in range(options.returns)]
 
     def _kind(self, target: Target, o: Options, ports: Sequence[str], lists: int) -> int:
@@ -176,10 +192,66 @@ class Calls(Waits):
         return self._mine("put a value", put)  # type: ignore[no-any-return]
 
     def _put(self, value: Any) -> Called:
+        self._found = None
         given = self._value(value)
+        found = self._found  # kept until the agent is told what they are in
+        refs: Sequence[m.ItemRefs] = () if found is None else [self._taken(0)]
         state = State(self._ref(), "the value that was put", put=given)
-        self._add(state, 0, "", [self._batch.value(0, given)])
+        self._add(state, 0, "", [self._batch.value(0, given)], refs)
         return Called(self, state)
+
+    # ---- futures in values
+
+    def borrow(self, given: m.CallInput) -> Future:
+        """A future of what a value refers to that the run has: a call of its own, which ends as the other does."""
+        with self._memory.making, self._worker.lock:
+            state = State(m.CallRef(_FOUND, self._borrowed), "what a future stands for")
+            self._borrowed += 1
+            self.run.told = True
+            self._states[state.ref] = state
+            self.made += 1
+            self._batch.add(state.ref, 0, "", [self._batch.input(given)])
+            if self._batch.full():
+                self.flush()
+                self._worker.flush()
+            elif len(self._batch.items) == 1:
+                self._worker.soon()
+            return Called(self, state)
+
+    def listed(self, output: int, element: int, found: Found) -> None:
+        """Tells the agent which futures are in a value that the run will publish, behind the calls that were made."""
+        with self._memory.making:
+            refs = self._references(found)
+            with self._worker.lock:
+                self.flush()
+                self._worker.send(m.Listed(self.run.id, output, element, refs))
+
+    def _taken(self, place: int) -> m.ItemRefs:
+        """To what the value that was encoded last refers, as an input at a place."""
+        found, self._found = self._found, None
+        return m.ItemRefs(0, place, () if found is None else self._references(found))
+
+    def _references(self, found: Found) -> Sequence[m.Reference]:
+        """The futures in a value as the agent knows them."""
+        refs: list[m.Reference] = []
+        for i, f in enumerate(found.futures):
+            if isinstance(f, InputFuture):
+                raise TypeMismatch("there is a future of an input of the task in it: pass that as an argument, or put its value")
+            if not isinstance(f, (Called, Element)):  # it has its value
+                found.futures[i] = f = self._put(f.result())
+            if f.calls is not self:
+                raise TypeMismatch("there is a future of another task or session in it")
+            if f.state.direct:
+                raise TypeMismatch(f"there is a future of {f.state.name} in it, a method of an actor: put its value")
+            if isinstance(f, Element):
+                refs.append(m.Reference(f.state.ref, 0, f.number))
+            elif f.state.stream:
+                raise TypeMismatch(
+                    f"there is the future of a series in it, of {f.state.name}: list(future.elements()) can be in it"
+                )
+            else:
+                refs.append(m.Reference(f.state.ref, f.output))
+        return refs
 
     @property
     def host(self) -> Host:
@@ -249,14 +321,17 @@ class Calls(Waits):
         return self._batch.input(m.CallInput(port, m.FROM_INPUT, input=f.index, data=d))
 
     def _value(self, value: Any) -> m.Desc:
-        encoded = encode(value)
+        found = Found()
+        encoded = encode(value, found)
+        if found.futures:
+            self._found = found
         stored = self._memory.place(self.run, encoded, False, ALL if self._worker.granted else 0)  # hashes compare runs
         if stored[1].kind == m.SEGMENT:
             self._sealed = True
         shape = [int(n) for n in encoded.shape]
         return m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored)
 
-    def _add(self, state: State, kind: int, name: str, inputs: Sequence[bytes]) -> None:
+    def _add(self, state: State, kind: int, name: str, inputs: Sequence[bytes], refs: Sequence[m.ItemRefs] = ()) -> None:
         """Puts a call into the batch. With a value in shared memory it is sent at once: the agent owns that from then on."""
         worker, run, batch = self._worker, self.run, self._batch
         run.told = True
@@ -266,7 +341,7 @@ class Calls(Waits):
         with worker.lock:
             self._states[state.ref] = state
             self.made += 1
-            batch.add(state.ref, kind, name, inputs)
+            batch.add(state.ref, kind, name, inputs, refs)
             if sealed or batch.full():
                 self.flush()
                 self._memory.return_regions(run)

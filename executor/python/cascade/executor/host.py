@@ -40,6 +40,9 @@ class Host(Protocol):
 
     granted: bool  # an agent granted the run: it releases its core while it waits, and may be repeated
 
+    def own_calls(self, what: str, fresh: bool = False) -> Any:
+        """The calls of the task that runs."""
+
     def mine(self, calls: Any, what: str, do: Callable[[], Any]) -> Any:
         """Does something for calls of the run in the caller's thread, or refuses that."""
 

@@ -8,9 +8,11 @@ import mmap
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import labelled
+from ..references import Found
 from ..values import (
     BYTES_LIKE,
     VALUES,
@@ -132,14 +134,18 @@ class Memory:
         named = dict(parameters)
         spans = self._spans(run)
         inputs, kinds = run.inputs[function.first :], run.kind.m.inputs[function.first :]
-        for name, given, declared, want in zip(function.inputs, inputs, kinds, function.wants, strict=False):
+        for i, (name, given, declared, want) in enumerate(zip(function.inputs, inputs, kinds, function.wants, strict=False)):
             try:
                 if declared.list:
-                    named[name] = [self.load(run, d, want, spans) for d in given.data if d.place.kind != m.NOWHERE]
+                    named[name] = [
+                        self.load(run, d, want, spans, self._finds(function.first + i, k))
+                        for k, d in enumerate(given.data)
+                        if d.place.kind != m.NOWHERE
+                    ]
                 elif len(given.data) != 1 or given.data[0].place.kind == m.NOWHERE:
                     raise TypeMismatch(f"want one dataset, got {len(given.data)}" if len(given.data) != 1 else "it is nowhere")
                 else:
-                    named[name] = self.load(run, given.data[0], want, spans)
+                    named[name] = self.load(run, given.data[0], want, spans, self._finds(function.first + i, 0))
             except (TypeMismatch, OSError, ValueError) as e:
                 raise KindError(m.INPUT, f"input {declared.name!r}: {e}") from None
         return named
@@ -170,8 +176,17 @@ class Memory:
                         found.setdefault(d.place.segment, []).append((d.place.offset, d.place.offset + d.size))
         return {s: (min(p)[0], max(e for _, e in p)) for s, p in found.items() if len(p) > MANY}
 
-    def load(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any]) -> Any:
-        """The value of a dataset."""
+    def _finds(self, index: int, item: int) -> Callable[[int], Any]:
+        """What makes the futures in an input of the run."""
+
+        def find(place: int) -> Any:
+            calls = self._worker.own_calls("read a future in an input")
+            return calls.borrow(m.CallInput(place, m.FROM_INPUT_VALUE, input=index, item=item))
+
+        return find
+
+    def load(self, run: Run, d: m.Desc, want: Any, spans: dict[int, Any], refer: Callable[[int], Any] | None = None) -> Any:
+        """The value of a dataset; refer makes the futures in it."""
         run.bytes_in += d.size
         place = d.place
         if place.kind == m.LIVE:
@@ -188,7 +203,7 @@ class Memory:
             run.copied += d.size
         else:
             raise TypeMismatch(f"it is at a place of kind {place.kind}, which an executor cannot read")
-        return decode(d.codec, d.dtype, d.shape, data, want)
+        return decode(d.codec, d.dtype, d.shape, data, want, refer)
 
     def _live(self, run: Run, value: Any, want: Any) -> Any:
         """What a run before left in this process, counted when it lies on a device."""
@@ -314,11 +329,14 @@ class Memory:
         refuse_lazy(run.kind.m.function, value)
         try:
             private = output in run.private
-            encoded = None if private else encode(value)
+            found = Found()
+            encoded = None if private else encode(value, found)
+            if found.futures:
+                self._worker.own_calls("return a future").listed(output, element, found)
             most = run.kind.m.hash_max if run.kind.m.hash_max == ALL else min(run.kind.m.hash_max, HASHED)
             with self.making:
                 stored = None if encoded is None else self.place(run, encoded, declared.file, most)
-            if private or output in run.live:
+            if private or output in run.live and not found.futures:
                 self._leave(run, output, value)
         except TypeMismatch as e:
             raise KindError(m.TASK, f"output {declared.name!r}: {e}") from None

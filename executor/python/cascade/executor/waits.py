@@ -60,6 +60,10 @@ class Waits:
         """Sends the calls that were made, and then which are needed no more. The lock is held."""
         raise NotImplementedError
 
+    def borrow(self, given: m.CallInput) -> Future:
+        """A future of what a value refers to that the run has."""
+        raise NotImplementedError
+
     def _mine(self, what: str, do: Callable[[], Any]) -> Any:
         """Does something for the program, or for the function of the run, in a thread that may do it."""
         return self._worker.mine(self, what, do)
@@ -311,7 +315,8 @@ class Waits:
         with self._memory.making:
             self._runs(what)
             before = len(self.run.maps)
-            value = self._memory.load(self.run, d, want, {})
+            of = m.CallInput(0, m.FROM_CALL_VALUE, state.ref, d.ref.output, d.ref.element)
+            value = self._memory.load(self.run, d, want, {}, lambda place: self.borrow(of._replace(port=place)))
             while len(self.run.maps) > before:
                 self._keep(state, self.run.maps.pop())
         return value

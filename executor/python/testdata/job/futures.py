@@ -55,13 +55,18 @@ def arguments(n):
     calls = [cascade.call(double, i) for i in range(n)]
     both = cascade.call(total, [*calls, 100], more=calls[1])
     said = [cascade.call(total, calls).result(), both.result(), cascade.get([*calls, both])]
-    for wrong in (lambda: cascade.call(double, 1, 2), lambda: cascade.call(double, 1, x=2), lambda: cascade.call(double, {"a": calls[0]}),
+    for wrong in (lambda: cascade.call(double, 1, 2), lambda: cascade.call(double, 1, x=2),
                   lambda: iter(calls[0]).__next__()):  # fmt: skip
         try:
             wrong()
         except TypeError as e:
             said.append(str(e))
     return said
+
+
+def leaks(n):
+    """A task of a graph has results that outlive its calls."""
+    return {"f": cascade.call(double, n)}
 
 
 def burst(n):

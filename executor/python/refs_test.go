@@ -1,0 +1,39 @@
+//go:build linux
+
+package python_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/cascade-run/cascade/cascadetest"
+	"github.com/cascade-run/cascade/internal/testing/pyenv"
+)
+
+// Futures are in values: a program, tasks and what these return hold them, through tries that fail and processes that die, and
+// when nothing does all is freed.
+func TestFuturesInValues(t *testing.T) {
+	dir := programs(t)
+	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	program(t, "refs", dir, filepath.Join(t.TempDir(), "state"))
+}
+
+// The results of a task of a graph outlive its calls: a future in one of them is refused.
+func TestFutureInResultOfGraph(t *testing.T) {
+	pyenv.Python(t)
+	c := cascadetest.Start(t)
+	job := submitText(t, c, "testdata/job", []byte(`job: leaks
+environments:
+  py: {python: {pip: [numpy]}, working_dir: .}
+tasks:
+  leaks: {run: "py:futures.leaks", with: {n: 3}, out: [said]}
+outputs: [leaks.said]
+`))
+	const want = "leaks failed: error: it returned a future, which only a task may that another task or a session has called\n"
+	if got := outcome(t, c, job); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
