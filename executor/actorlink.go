@@ -25,18 +25,25 @@ type actors struct {
 	mu     sync.Mutex
 	shared map[string]*actorProcess // of the actors without demands, by environment
 	closed bool
+	linked atomic.Pointer[waiter]          // of a run that waits for its processes before it ends
 	all    atomic.Pointer[[]*actorProcess] // read without mu: a call flushes them
 }
 
-// actorProcess is a process with actors, as the run has it that has called it. It is a call of the run: the agent starts
-// it, and ends it with the run.
+// actorProcess is a process with actors, as a run has it. It is a call of the run that makes actors: the agent starts
+// it, and ends it with the run, or when no value refers to it any more.
 type actorProcess struct {
 	of      *actors
+	id      uint64 // a random number by which runs know it that find handles
+	agent   string // on whose host it is
 	options ActorOptions
-	own     bool // of one actor
+	own     bool        // of one actor
+	known   atomic.Bool // it was linked to, or has ended
 
 	mu     sync.Mutex // never held while anything is waited for
-	row    *Call      // a process that has died has another
+	row    *Call      // a process that has died has another; nil of one that another run has called
+	shared bool       // values refer to actors of it
+	sought bool       // it is of another run, and its address was asked for
+	parted bool       // the link ends
 	unsent bool       // no link to it was up
 	link   *comms.Link
 	room   chan struct{}
@@ -81,16 +88,27 @@ func (a *actors) process(o ActorOptions) (*actorProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &actorProcess{of: a, row: row, options: o, own: own, unsent: true, room: make(chan struct{}, 1), got: map[*actorState]struct{}{}, lines: map[uint64]*actorState{}}
-	p.timer = time.AfterFunc(time.Hour, p.late)
-	p.timer.Stop()
+	p := newActorProcess(a, rand.Uint64(), a.run.exec.welcome.Agent)
+	p.row, p.options, p.own = row, o, own
 	if !own {
 		a.shared[o.Environment] = p
 	}
-	all := append(slices.DeleteFunc(a.processes(), (*actorProcess).over), p)
-	a.all.Store(&all)
+	a.add(p)
 	go p.connect()
 	return p, nil
+}
+
+func newActorProcess(of *actors, id uint64, agent string) *actorProcess {
+	p := &actorProcess{of: of, id: id, agent: agent, unsent: true, room: make(chan struct{}, 1), got: map[*actorState]struct{}{}, lines: map[uint64]*actorState{}}
+	p.timer = time.AfterFunc(time.Hour, p.late)
+	p.timer.Stop()
+	return p
+}
+
+// add takes a process in. mu is held.
+func (a *actors) add(p *actorProcess) {
+	all := append(slices.DeleteFunc(a.processes(), (*actorProcess).over), p)
+	a.all.Store(&all)
 }
 
 // start calls a process.
@@ -140,7 +158,7 @@ func (a *actors) close() {
 	a.closed = true
 	a.mu.Unlock()
 	for _, p := range a.processes() {
-		p.end(errReturned.Error(), nil)
+		p.part()
 	}
 }
 
@@ -233,6 +251,13 @@ func (p *actorProcess) dial() {
 	}
 	p.mu.Lock()
 	over := p.failed != nil
+	if p.shared && !p.unsent { // a drop may be lost with the link before
+		for _, a := range p.lines {
+			if a.hold != nil && a.found == nil {
+				p.drops = append(p.drops, a.goesOn())
+			}
+		}
+	}
 	p.link, p.unsent = link, false
 	p.batch, p.bytes = p.unanswered(), 0
 	p.mu.Unlock()
@@ -241,11 +266,17 @@ func (p *actorProcess) dial() {
 		return
 	}
 	p.flush()
+	p.noted()
 }
 
 // gone is what follows when no link to the process is made any more. The agent, whose child that was, tells how it ended.
 func (p *actorProcess) gone(failed error) {
 	p.mu.Lock()
+	if p.row == nil { // how it has ended is told to the run that has called it
+		p.mu.Unlock()
+		p.fallen(fmt.Sprintf("connect to its process: %v", failed), nil)
+		return
+	}
 	r, s := p.of.run, p.row.state
 	p.mu.Unlock()
 	c, w := r.called(), newWaiter()
@@ -313,6 +344,10 @@ func (p *actorProcess) add(m *actorCall) (due bool) {
 	due = p.open == 0
 	p.open++
 	a.open.Set(a.last, m)
+	if p.row == nil && !p.sought {
+		p.sought = true
+		go p.reach(a.found)
+	}
 	p.batch = append(p.batch, m.item)
 	p.bytes += m.item.Size()
 	due = p.link != nil && (due || len(p.batch) >= mostBatch || p.bytes >= mostBytes)
@@ -347,6 +382,7 @@ func (p *actorProcess) flush() {
 	late := p.gotten >= mostBytes
 	if link == nil || p.failed != nil || len(batch)+len(drops) == 0 && !late {
 		p.mu.Unlock()
+		p.rest()
 		return
 	}
 	p.batch, p.bytes, p.drops, p.gotten = nil, 0, nil, 0
@@ -374,7 +410,9 @@ func (p *actorProcess) flush() {
 	if err != nil && !errors.Is(err, comms.ErrClosed) { // else Down tells
 		link.Abort(err)
 		p.end(err.Error(), nil)
+		return
 	}
+	p.rest()
 }
 
 // drop tells the process what is to end.
@@ -387,14 +425,18 @@ func (p *actorProcess) drop(d comms.ActorDrop) {
 
 // leave ends a line of calls: no handle is left. An actor ends behind those of its last line.
 func (p *actorProcess) leave(a *actorState) {
+	defer p.rest()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.left = true; a.open.Len() == 0 {
 		delete(p.lines, a.handle)
+		a.letGo()
 	}
 	delete(p.got, a)
-	p.drops = append(p.drops, a.goodbye())
-	p.arm()
+	if a.last > 0 { // else the process knows nothing of the line
+		p.drops = append(p.drops, a.goodbye())
+		p.arm()
+	}
 }
 
 // goodbye tells the process that the actor ends behind the calls before.
@@ -442,6 +484,7 @@ func (p *actorProcess) end(text string, cause *comms.TaskError) {
 	}
 	p.failed = t
 	p.timer.Stop()
+	defer p.noted()
 	link := p.link
 	var open []*actorCall
 	for _, a := range p.lines {
@@ -520,6 +563,8 @@ func (p *actorProcess) answered(e *comms.ActorEnd) *actorCall {
 	p.open--
 	if a.left && a.open.Len() == 0 {
 		delete(p.lines, a.handle)
+		a.letGo()
+		p.arm()
 		return m
 	}
 	p.got[a] = struct{}{}
@@ -540,7 +585,7 @@ func (p *actorProcess) Credit(*comms.Link) {
 // Down implements comms.Handler. A process that lives is linked to again.
 func (p *actorProcess) Down(_ *comms.Link, err error) {
 	p.mu.Lock()
-	over := p.failed != nil
+	over := p.failed != nil || p.parted
 	p.link = nil
 	p.mu.Unlock()
 	if !over {
