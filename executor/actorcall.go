@@ -455,7 +455,7 @@ func (r *run) largeArgument(f *Future, w *waiter) (comms.Desc, bool, error) {
 }
 
 // errActorReference refuses what the agent would have to know.
-var errActorReference = errors.New("there is a future or the handle of an actor in the value, which methods neither take nor return: pass a future as an argument of its own, or its value; give handles to tasks")
+var errActorReference = errors.New("there is a future or the handle of an actor in the value, which actors neither take nor return: pass a future as an argument of its own, or its value; handles go to tasks, and tasks return them")
 
 // inlineDesc encodes a value into a message.
 func (r *run) inlineDesc(typ reflect.Type, v any) (comms.Desc, bool, error) {
