@@ -86,12 +86,18 @@ func handleKills(ctx context.Context, a cascade.Actor[tally]) (int, error) {
 	return n, err
 }
 
+// handleDies ends the process of an actor that another task has made.
+func handleDies(ctx context.Context, a cascade.Actor[tally]) (string, error) {
+	return tallyDo.Go(ctx, a, cascade.Val("die")).Get(ctx)
+}
+
 var (
 	handleAddsTask    = cascade.Func2("handleAdds", handleAdds, "a, n -> last")
 	handleAddsAllTask = cascade.Func1("handleAddsAll", handleAddsAll, "v -> sum")
 	handleMakesTask   = cascade.Func1("handleMakes", handleMakes, "start -> v")
 	handleKeepsTask   = cascade.Func1("handleKeeps", handleKeeps, "start -> a")
 	handleReturnsTask = cascade.Func0("handleReturns", handleReturns, "-> v")
+	handleDiesTask    = cascade.Func1("handleDies", handleDies, "a -> said")
 	handleKillsTask   = cascade.Func1("handleKills", handleKills, "a -> n")
 
 	handlePassesTask cascade.Function2x1[cascade.Actor[tally], int, cascade.Actor[tally]]
@@ -198,6 +204,24 @@ var scenariosOfHandles = []struct {
 			return fmt.Errorf("a later task fails with %w", err)
 		}
 		return nil
+	}},
+	{"its process dies", func(ctx context.Context) error {
+		a := tallies.Spawn(ctx, cascade.Val(0), cascade.OwnProcess())
+		if _, err := handleDiesTask.Go(ctx, cascade.Val(a)).Get(ctx); !errors.Is(err, cascade.ErrActorDead) {
+			return fmt.Errorf("the task that ends it fails with %w", err)
+		}
+		if _, err := tallyAdd.Go(ctx, a, cascade.Val(1)).Get(ctx); !errors.Is(err, cascade.ErrActorDead) {
+			return fmt.Errorf("a later call fails with %w", err)
+		}
+		if _, err := handleAddsTask.Go(ctx, cascade.Val(a), cascade.Val(1)).Get(ctx); !errors.Is(err, cascade.ErrActorDead) {
+			return fmt.Errorf("a later task fails with %w", err)
+		}
+		return nil
+	}},
+	{"methods take and return none", func(ctx context.Context) error {
+		a := tallies.Spawn(ctx, cascade.Val(0))
+		_, err := tallyTakes.Go(ctx, a, cascade.Val(handlesOf{Main: a})).Get(ctx)
+		return failsWith(err, "which actors neither take nor return")
 	}},
 	{"an actor that is restarted cannot be given away", func(ctx context.Context) error {
 		a := tallies.Spawn(ctx, cascade.Val(0), cascade.Restarts(1))
