@@ -86,6 +86,20 @@ func handleKills(ctx context.Context, a cascade.Actor[tally]) (int, error) {
 	return n, err
 }
 
+// handleLeaves calls an actor and waits for nothing.
+func handleLeaves(ctx context.Context, a cascade.Actor[tally]) (int, error) {
+	for range 3 {
+		tallyAdd.Go(ctx, a, cascade.Val(1))
+	}
+	return 0, nil
+}
+
+// handleKillsOnly does nothing else.
+func handleKillsOnly(_ context.Context, a cascade.Actor[tally]) (int, error) {
+	a.Kill("nothing but a kill")
+	return 0, nil
+}
+
 // handleDies ends the process of an actor that another task has made.
 func handleDies(ctx context.Context, a cascade.Actor[tally]) (string, error) {
 	return tallyDo.Go(ctx, a, cascade.Val("die")).Get(ctx)
@@ -98,6 +112,8 @@ var (
 	handleKeepsTask   = cascade.Func1("handleKeeps", handleKeeps, "start -> a")
 	handleReturnsTask = cascade.Func0("handleReturns", handleReturns, "-> v")
 	handleDiesTask    = cascade.Func1("handleDies", handleDies, "a -> said")
+	handleOnlyTask    = cascade.Func1("handleKillsOnly", handleKillsOnly, "a -> n")
+	handleLeavesTask  = cascade.Func1("handleLeaves", handleLeaves, "a -> n")
 	handleKillsTask   = cascade.Func1("handleKills", handleKills, "a -> n")
 
 	handlePassesTask cascade.Function2x1[cascade.Actor[tally], int, cascade.Actor[tally]]
@@ -202,6 +218,32 @@ var scenariosOfHandles = []struct {
 		_, err := handleAddsTask.Go(ctx, cascade.Val(a), cascade.Val(1)).Get(ctx)
 		if !errors.Is(err, cascade.ErrActorDead) {
 			return fmt.Errorf("a later task fails with %w", err)
+		}
+		return nil
+	}},
+	{"a task that does nothing but kill it", func(ctx context.Context) error {
+		a := tallies.Spawn(ctx, cascade.Val(0))
+		if _, err := handleOnlyTask.Go(ctx, cascade.Val(a)).Get(ctx); err != nil {
+			return err
+		}
+		var err error
+		for err == nil { // the kill comes by another way
+			_, err = tallyAdd.Go(ctx, a, cascade.Val(1)).Get(ctx)
+		}
+		return failsWith(err, "nothing but a kill")
+	}},
+	{"a task that does not wait for its calls", func(ctx context.Context) error {
+		a := tallies.Spawn(ctx, cascade.Val(0))
+		for range 10 {
+			if _, err := handleLeavesTask.Go(ctx, cascade.Val(a)).Get(ctx); err != nil {
+				return err
+			}
+		}
+		for n := 0; n < 30; { // lines of other tasks have no order with this one
+			var err error
+			if n, err = tallyAdd.Go(ctx, a, cascade.Val(0)).Get(ctx); err != nil || n > 30 {
+				return fmt.Errorf("the tally is %d, %w", n, err)
+			}
 		}
 		return nil
 	}},

@@ -185,12 +185,39 @@ func (a *actorState) goesOn() comms.ActorDrop {
 	return comms.ActorDrop{Shared: []uint64{a.id}, Why: "values refer to it"}
 }
 
-// letGo ends the hold of a handle on its actor: it is gone, and its calls are answered. actorProcess.mu is held.
-func (a *actorState) letGo() {
+// ends forgets a line whose handle is gone and whose calls are answered, and ends its hold on the actor. It is false when the
+// line goes on. actorProcess.mu is held.
+func (p *actorProcess) ends(a *actorState) bool {
+	if !a.left || a.open.Len() > 0 || p.seeker == a {
+		return false
+	}
+	delete(p.lines, a.handle)
 	if a.hold != nil {
 		a.hold.drop()
 	}
 	a.found = nil
+	return true
+}
+
+// seek has the process of another run looked for, when something is to be sent to it. actorProcess.mu is held.
+func (p *actorProcess) seek() {
+	if p.row != nil || p.sought || p.elsewhere() != nil {
+		return
+	}
+	for _, a := range p.lines {
+		if a.found != nil {
+			p.sought, p.seeker = true, a
+			go func() {
+				p.reach(a.found)
+				p.mu.Lock()
+				p.seeker = nil
+				p.ends(a)
+				p.arm() // that was the last perhaps
+				p.mu.Unlock()
+			}()
+			return
+		}
+	}
 }
 
 // reach finds the process of a handle that was found and is called, and connects to it.
@@ -250,7 +277,8 @@ func (r *run) awaitEnd(s *callState) *comms.CallEnd {
 	return s.end
 }
 
-// linkActors waits, before a run ends, for those processes whose actors may go on without it: they have learnt of them then.
+// linkActors waits, before a run ends, for those processes whose actors may go on without it: they learn of them, and of what was
+// called, then.
 func (r *run) linkActors() error {
 	c := r.calls.Load()
 	if c == nil {
@@ -262,7 +290,7 @@ func (r *run) linkActors() error {
 	}
 	var wait []*actorProcess
 	for _, p := range a.processes() {
-		if p.mayOutlive(r) {
+		if p.isDue(r) {
 			wait = append(wait, p)
 		}
 	}
@@ -277,15 +305,17 @@ func (r *run) linkActors() error {
 	})
 }
 
-// mayOutlive tells whether a process that was not linked to may have to go on when the run has ended: a value has a
-// handle of one of its actors, or the run may return one.
-func (p *actorProcess) mayOutlive(r *run) bool {
+// isDue tells whether a process that was not linked to may go on when the run has ended, and is to learn of something: it
+// is of another run, or a value has a handle of one of its actors, or the run may return one.
+func (p *actorProcess) isDue(r *run) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.row == nil || p.known.Load() {
+	switch {
+	case p.known.Load():
 		return false
-	}
-	if p.shared {
+	case p.row == nil:
+		return p.sought && len(p.batch)+len(p.drops) > 0
+	case p.shared:
 		return true
 	}
 	for _, a := range p.lines {

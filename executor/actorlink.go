@@ -39,12 +39,13 @@ type actorProcess struct {
 	own     bool        // of one actor
 	known   atomic.Bool // it was linked to, or has ended
 
-	mu     sync.Mutex // never held while anything is waited for
-	row    *Call      // a process that has died has another; nil of one that another run has called
-	shared bool       // values refer to actors of it
-	sought bool       // it is of another run, and its address was asked for
-	parted bool       // the link ends
-	unsent bool       // no link to it was up
+	mu     sync.Mutex  // never held while anything is waited for
+	row    *Call       // a process that has died has another; nil of one that another run has called
+	shared bool        // values refer to actors of it
+	sought bool        // it is of another run, and its address was asked for
+	seeker *actorState // by what this handle refers to, while that goes on
+	parted bool        // the link ends
+	unsent bool        // no link to it was up
 	link   *comms.Link
 	room   chan struct{}
 	addr   string // "": not known yet
@@ -344,10 +345,7 @@ func (p *actorProcess) add(m *actorCall) (due bool) {
 	due = p.open == 0
 	p.open++
 	a.open.Set(a.last, m)
-	if p.row == nil && !p.sought {
-		p.sought = true
-		go p.reach(a.found)
-	}
+	p.seek()
 	p.batch = append(p.batch, m.item)
 	p.bytes += m.item.Size()
 	due = p.link != nil && (due || len(p.batch) >= mostBatch || p.bytes >= mostBytes)
@@ -378,6 +376,9 @@ func (p *actorProcess) flush() {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	p.mu.Lock()
+	if len(p.drops) > 0 {
+		p.seek()
+	}
 	link, batch, drops := p.link, p.batch, p.drops
 	late := p.gotten >= mostBytes
 	if link == nil || p.failed != nil || len(batch)+len(drops) == 0 && !late {
@@ -428,10 +429,8 @@ func (p *actorProcess) leave(a *actorState) {
 	defer p.rest()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.left = true; a.open.Len() == 0 {
-		delete(p.lines, a.handle)
-		a.letGo()
-	}
+	a.left = true
+	p.ends(a)
 	delete(p.got, a)
 	if a.last > 0 { // else the process knows nothing of the line
 		p.drops = append(p.drops, a.goodbye())
@@ -561,9 +560,7 @@ func (p *actorProcess) answered(e *comms.ActorEnd) *actorCall {
 	}
 	a.open.Delete(e.Name.Number)
 	p.open--
-	if a.left && a.open.Len() == 0 {
-		delete(p.lines, a.handle)
-		a.letGo()
+	if p.ends(a) {
 		p.arm()
 		return m
 	}
