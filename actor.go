@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cascade-run/cascade/executor"
 )
@@ -15,6 +18,16 @@ type Actor[T any] struct{ a *executor.Actor }
 // Class is a registered kind of actor, of any constructor.
 type Class[T any] interface {
 	class(*T) *executor.Class
+}
+
+// EncodeMsgpack writes a handle within a value that a task is given, returns or puts. The actor goes on as long as that
+// value does, also when the task or session that has made it does not.
+func (a Actor[T]) EncodeMsgpack(enc *msgpack.Encoder) error { return executor.EncodeActor(enc, a.a) }
+
+// DecodeMsgpack reads a handle within a value. It is valid until the task or session ends that reads it.
+func (a *Actor[T]) DecodeMsgpack(dec *msgpack.Decoder) (err error) {
+	a.a, err = executor.DecodeActor(dec, reflect.TypeFor[T]())
+	return err
 }
 
 // Kill ends the actor at once. Calls that have not ended fail with ErrActorDead, as do later ones.

@@ -32,6 +32,7 @@ var (
 	tallyFill   = cascade.Method2(tallies, "Fill", (*tally).fill, "n, x -> v")
 	tallyNested = cascade.Method1(tallies, "Nested", (*tally).nested, "n -> x")
 	tallyRead   = cascade.Method1(tallies, "Read", (*tally).read, "all -> x")
+	tallyTakes  = cascade.Method1(tallies, "Takes", (*tally).takes, "v -> n")
 	tallyLend   = cascade.Method0(tallies, "Lend", (*tally).lend, "-> all")
 )
 
@@ -92,6 +93,9 @@ func (t *tally) fill(_ context.Context, n int, x float64) ([]float64, error) {
 func (t *tally) read(ctx context.Context, all map[string]cascade.Future[[]float64]) (int, error) {
 	return len(all), nil
 }
+
+// takes takes handles of actors.
+func (t *tally) takes(_ context.Context, v handlesOf) (int, error) { return len(v.Named), nil }
 
 // lend returns a future in a value.
 func (t *tally) lend(ctx context.Context) (map[string]cascade.Future[[]float64], error) {

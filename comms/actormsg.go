@@ -65,6 +65,14 @@ type ActorDrop struct {
 	Handles []uint64    // lines in which no call follows: an actor ends behind the calls of its last line
 	Calls   []ActorName // that are to end
 	Why     string      // for people
+	Shared  []uint64    // actors to which values refer: they go on without a line until ActorFreed
+}
+
+// ActorFreed tells a process of actors to which of them no value refers any more, and no task that has found
+// a handle in one.
+type ActorFreed struct {
+	Run    RunID    // of the process
+	Actors []uint64 // by their numbers
 }
 
 // Type returns TypeActorCalls.
@@ -75,6 +83,9 @@ func (*ActorEnds) Type() Type { return TypeActorEnds }
 
 // Type returns TypeActorDrop.
 func (*ActorDrop) Type() Type { return TypeActorDrop }
+
+// Type returns TypeActorFreed.
+func (*ActorFreed) Type() Type { return TypeActorFreed }
 
 func (m *ActorCalls) code(c *Coder) {
 	c.Struct(2, func(c *Coder) {
@@ -184,10 +195,18 @@ func (e *ActorEnd) code(c *Coder) {
 }
 
 func (m *ActorDrop) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		Slice(c, &m.Kill, Uint[uint64])
 		Slice(c, &m.Handles, Uint[uint64])
 		Slice(c, &m.Calls, func(c *Coder, n *ActorName) { n.code(c) })
 		String(c, &m.Why)
+		Slice(c, &m.Shared, Uint[uint64])
+	})
+}
+
+func (m *ActorFreed) code(c *Coder) {
+	c.Struct(2, func(c *Coder) {
+		Uint(c, &m.Run)
+		Slice(c, &m.Actors, Uint[uint64])
 	})
 }

@@ -52,13 +52,15 @@ type Calls struct {
 
 // CallItem is one call, or (Kind 0) a value that is put: then its one input is the value. With Kind 0 and
 // an input FromCallValue or FromInputValue it is a reference that the run has found in a value: it ends
-// as that call ends to which the reference is, and its output 0 is the dataset.
+// as that call ends to which the reference is, and its output 0 is the dataset. A value with an Actor stands for that one
+// of the process to which it refers: handles in values refer to it.
 type CallItem struct {
 	Ref    CallRef     // its name
 	Kind   uint32      // announced before; 0: a value is put, or a reference is read
 	Name   string      // for people; "" is the function's
 	With   []byte      // msgpack map of parameters
 	Inputs []CallInput // by port, those of a list one after another
+	Actor  uint64      // number of the actor for which the value stands; 0: for none
 }
 
 // CallInput is one dataset that a call reads: a value, an output of an earlier call, or
@@ -277,12 +279,13 @@ func (m *Calls) size() int {
 }
 
 func (it *CallItem) code(c *Coder) {
-	c.Struct(5, func(c *Coder) {
+	c.Struct(6, func(c *Coder) {
 		it.Ref.code(c)
 		Uint(c, &it.Kind)
 		String(c, &it.Name)
 		c.Bytes(&it.With)
 		Slice(c, &it.Inputs, func(c *Coder, in *CallInput) { in.code(c) })
+		Uint(c, &it.Actor)
 	})
 }
 

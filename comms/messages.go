@@ -87,9 +87,10 @@ const (
 	TypeCallDrop  Type = 95 // executor -> agent: results that a run needs no more, and calls to be ended
 	TypeListed    Type = 96 // executor -> agent: to what a value refers that a run will publish
 
-	TypeActorCalls Type = 97 // executor -> executor: makes actors, and calls methods of them
-	TypeActorEnds  Type = 98 // executor -> executor: what became of calls of methods
-	TypeActorDrop  Type = 99 // executor -> executor: ends actors, and calls of methods
+	TypeActorCalls Type = 97  // executor -> executor: makes actors, and calls methods of them
+	TypeActorEnds  Type = 98  // executor -> executor: what became of calls of methods
+	TypeActorDrop  Type = 99  // executor -> executor: ends actors, and calls of methods
+	TypeActorFreed Type = 114 // agent -> executor: actors to which no value refers any more
 
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
@@ -368,6 +369,8 @@ func newMessage(t Type) Message {
 		return new(ActorEnds)
 	case TypeActorDrop:
 		return new(ActorDrop)
+	case TypeActorFreed:
+		return new(ActorFreed)
 	}
 	return nil
 }

@@ -66,6 +66,8 @@ type actorState struct {
 	killed string                 // why; "": it is not
 	dead   *comms.TaskError       // it has ended, and why
 	lives  actorLives             // when its process dies
+	hold   *callState             // what stands for it in values; nil: it was in none
+	found  *Future                // that, of a handle which was found in a value
 
 	mu      sync.Mutex
 	waiting []*actorCall // the first has an argument that is not there yet; oldest first
@@ -149,7 +151,10 @@ func (m *Method) Go(ctx context.Context, a *Actor, args ...any) *Call {
 			break
 		}
 		if of := a.state.proc.of.run; r != of {
-			err = errors.New("the context is not that of the task or session that has made the actor: use that one; a handle cannot be used in another task")
+			err = errors.New("the handle is of another task or session than the context: give it to this one as an argument, or in a value")
+			break
+		}
+		if err = a.state.proc.elsewhere(); err != nil {
 			break
 		}
 		var c *Call
@@ -441,7 +446,7 @@ func (r *run) largeArgument(f *Future, w *waiter) (comms.Desc, bool, error) {
 }
 
 // errActorReference refuses what the agent would have to know.
-var errActorReference = errors.New("there is a future in the value, which actors neither take nor return: pass it as an argument of its own, or its value")
+var errActorReference = errors.New("there is a future or the handle of an actor in the value, which actors neither take nor return: pass a future as an argument of its own, or its value; handles go to tasks, and tasks return them")
 
 // inlineDesc encodes a value into a message.
 func (r *run) inlineDesc(typ reflect.Type, v any) (comms.Desc, bool, error) {

@@ -90,6 +90,14 @@ func (h *actorHost) drop(m *comms.ActorDrop) {
 			a.kill(m.Why)
 		}
 	}
+	for _, id := range m.Shared {
+		h.mu.Lock()
+		a := h.actors[id]
+		h.mu.Unlock()
+		if a != nil {
+			a.share()
+		}
+	}
 	for _, handle := range m.Handles {
 		h.endLine(h.line(handle))
 	}
@@ -155,10 +163,12 @@ func (h *actorHost) lineOf(l *callerLink, it *comms.ActorCall) (*actorLine, erro
 	switch {
 	case it.Name.Handle == 0:
 		return nil, fmt.Errorf("%w: a call without a handle", ErrProtocol)
-	case it.Class != "" && a != nil:
+	case it.Class != "" && a != nil && a.class != nil:
 		return nil, fmt.Errorf("%w: actor %d is made a second time", ErrProtocol, it.Actor)
 	case it.Class != "":
-		a = h.newActor(it)
+		a = h.newActor(it, a)
+	case a == nil && it.Actor > h.made:
+		a = h.awaited(it.Actor)
 	}
 	if a == nil || it.Name.Number != 1 && it.Class == "" {
 		l.add(comms.ActorEnd{Name: it.Name, Error: &comms.TaskError{Kind: comms.ErrorTask, Codes: []string{comms.CodeActorDead}, Agent: h.exec.welcome.Agent, Task: ActorsFunction,
@@ -169,17 +179,23 @@ func (h *actorHost) lineOf(l *callerLink, it *comms.ActorCall) (*actorLine, erro
 	line := &actorLine{handle: it.Name.Handle, actor: a, next: it.Name.Number, got: it.Name.Number - 1, gaps: it.Life != nil}
 	h.lines[line.handle] = line
 	a.mu.Lock()
-	if a.lines[line] = struct{}{}; a.maker == nil {
+	if a.lines[line] = struct{}{}; it.Class != "" {
 		a.maker = line
 	}
 	a.mu.Unlock()
 	return line, nil
 }
 
-// newActor makes an actor: its constructor is the first of its calls. h.mu is held.
-func (h *actorHost) newActor(it *comms.ActorCall) *hostedActor {
-	a := &hostedActor{host: h, id: it.Actor, class: h.exec.reg.class(it.Class), name: fmt.Sprintf("%s#%d", it.Class, it.Actor), lines: map[*actorLine]struct{}{}}
-	a.ctx, a.stop = context.WithCancelCause(h.ctx)
+// newActor makes an actor: its constructor is the first of its calls, also when others were awaiting it. h.mu is held.
+func (h *actorHost) newActor(it *comms.ActorCall, awaiting *hostedActor) *hostedActor {
+	a := awaiting
+	if a == nil {
+		a = h.nameless(it.Actor)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h.made = max(h.made, it.Actor)
+	a.class, a.name = h.exec.reg.class(it.Class), fmt.Sprintf("%s#%d", it.Class, it.Actor)
 	if a.class == nil {
 		a.dead = &comms.TaskError{Kind: comms.ErrorSetup, Agent: h.exec.welcome.Agent, Task: a.name,
 			Message: fmt.Sprintf("actor %q is not registered in the program that was to run it: is it another version?", it.Class)}
@@ -187,7 +203,28 @@ func (h *actorHost) newActor(it *comms.ActorCall) *hostedActor {
 	if it.Life != nil {
 		a.life = *it.Life
 	}
-	h.actors[a.id] = a
+	return a
+}
+
+// nameless is an actor before it is known what it is. h.mu is held.
+func (h *actorHost) nameless(id uint64) *hostedActor {
+	a := &hostedActor{host: h, id: id, name: fmt.Sprintf("actor %d", id), lines: map[*actorLine]struct{}{}}
+	a.ctx, a.stop = context.WithCancelCause(h.ctx)
+	h.actors[id] = a
+	return a
+}
+
+// awaited is an actor that another task calls before its maker's link is up, which comes at once when the maker lives. h.mu is held.
+func (h *actorHost) awaited(id uint64) *hostedActor {
+	a := h.nameless(id)
+	context.AfterFunc(h.graced(), func() {
+		a.mu.Lock()
+		never := a.maker == nil
+		a.mu.Unlock()
+		if never {
+			a.kill("the task that was to make it has ended")
+		}
+	})
 	return a
 }
 

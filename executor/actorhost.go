@@ -30,6 +30,7 @@ type actorHost struct {
 	mu     sync.Mutex
 	links  map[*comms.Link]*callerLink
 	newest uint64                  // number of a link
+	made   uint64                  // the greatest number of an actor that was made
 	actors map[uint64]*hostedActor // nil: the run is to end
 	lines  map[uint64]*actorLine   // by handle
 	work   sync.WaitGroup          // goroutines that run methods
@@ -47,7 +48,9 @@ type hostedActor struct {
 	bytes int             // and what their arguments take
 
 	mu      sync.Mutex
-	maker   *actorLine // of the task that has made it, which is told of its end also when the line has ended
+	maker   *actorLine // of the task that has made it, which is told of its end also when the line has ended; nil: it is awaited
+	shared  bool       // values refer to it,
+	freed   bool       // or did
 	lines   map[*actorLine]struct{}
 	queue   []hostedCall
 	running hostedCall // the call at hand; line nil: none
@@ -113,6 +116,7 @@ func serveActors(ctx context.Context, keeps bool) iter.Seq2[any, error] {
 			}
 			h.work.Wait()
 		}()
+		r.actorHost.Store(h)
 		if !yield(addr, nil) {
 			return
 		}
@@ -147,8 +151,12 @@ func (a *hostedActor) push(c hostedCall) *comms.TaskError {
 	if a.dead != nil {
 		return a.dead
 	}
-	a.queue = append(a.queue, c)
-	if !a.busy {
+	if c.Class != "" { // calls may have been awaiting it
+		a.queue = slices.Insert(a.queue, 0, c)
+	} else {
+		a.queue = append(a.queue, c)
+	}
+	if !a.busy && a.maker != nil {
 		a.busy = true
 		a.host.work.Add(1)
 		go a.drain()
@@ -171,7 +179,7 @@ func (a *hostedActor) drain() {
 		a.mu.Lock()
 		if len(a.queue) == 0 || a.dead != nil {
 			a.busy, a.queue = false, nil
-			last := len(a.lines) == 0
+			last := a.unused()
 			if last && a.dead == nil {
 				a.dead = a.deadErr("no handle of it is left")
 			}
@@ -373,7 +381,12 @@ func (a *hostedActor) kill(why string) {
 func (a *hostedActor) leave(l *actorLine) {
 	a.mu.Lock()
 	delete(a.lines, l)
-	over := len(a.lines) == 0 && !a.busy
+	a.endUnused()
+}
+
+// endUnused ends an actor that nothing uses and that runs no call. a.mu is held, and is released.
+func (a *hostedActor) endUnused() {
+	over := a.unused() && !a.busy
 	if over && a.dead == nil {
 		a.dead = a.deadErr("no handle of it is left")
 	}
@@ -381,6 +394,35 @@ func (a *hostedActor) leave(l *actorLine) {
 	if over {
 		a.ended()
 		a.host.forget(a)
+	}
+}
+
+// unused tells whether no handle of the actor is left, neither with a task nor in a value. a.mu is held.
+func (a *hostedActor) unused() bool { return len(a.lines) == 0 && (!a.shared || a.freed) }
+
+// share notes that values refer to the actor.
+func (a *hostedActor) share() {
+	a.mu.Lock()
+	a.shared = true
+	a.endUnused()
+}
+
+// free notes that no value refers to the actor any more. Its lines may go on.
+func (a *hostedActor) free() {
+	a.mu.Lock()
+	a.freed = true
+	a.endUnused()
+}
+
+// free takes word of the agent that no value refers to actors any more.
+func (h *actorHost) free(m *comms.ActorFreed) {
+	for _, id := range m.Actors {
+		h.mu.Lock()
+		a := h.actors[id]
+		h.mu.Unlock()
+		if a != nil {
+			a.free()
+		}
 	}
 }
 
@@ -395,7 +437,9 @@ func (a *hostedActor) ended() {
 				out.tell(l, comms.ActorEnd{Actor: a.id, Error: a.dead})
 			}
 		}
-		out.tell(a.maker, comms.ActorEnd{Actor: a.id, Error: a.dead})
+		if a.maker != nil {
+			out.tell(a.maker, comms.ActorEnd{Actor: a.id, Error: a.dead})
+		}
 	}
 	a.told = true
 	a.mu.Unlock()

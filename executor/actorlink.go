@@ -18,26 +18,23 @@ import (
 	"github.com/cascade-run/cascade/executor/value"
 )
 
-// actors is what a run has of actors.
-type actors struct {
-	run *run
-
-	mu     sync.Mutex
-	shared map[string]*actorProcess // of the actors without demands, by environment
-	closed bool
-	all    atomic.Pointer[[]*actorProcess] // read without mu: a call flushes them
-}
-
-// actorProcess is a process with actors, as the run has it that has called it. It is a call of the run: the agent starts
-// it, and ends it with the run.
+// actorProcess is a process with actors, as a run has it. It is a call of the run that makes actors: the agent starts
+// it, and ends it with the run, or when no value refers to it any more.
 type actorProcess struct {
 	of      *actors
+	id      uint64 // a random number by which runs know it that find handles
+	agent   string // on whose host it is
 	options ActorOptions
-	own     bool // of one actor
+	own     bool        // of one actor
+	known   atomic.Bool // it was linked to, or has ended
 
-	mu     sync.Mutex // never held while anything is waited for
-	row    *Call      // a process that has died has another
-	unsent bool       // no link to it was up
+	mu     sync.Mutex  // never held while anything is waited for
+	row    *Call       // a process that has died has another; nil of one that another run has called
+	shared bool        // values refer to actors of it
+	sought bool        // it is of another run, and its address was asked for
+	seeker *actorState // by what this handle refers to, while that goes on
+	parted bool        // the link ends
+	unsent bool        // no link to it was up
 	link   *comms.Link
 	room   chan struct{}
 	addr   string // "": not known yet
@@ -56,92 +53,11 @@ type actorProcess struct {
 	sending sync.Mutex // held while a message goes out: it keeps the order
 }
 
-// actorsOf returns what a run has of actors.
-func (r *run) actorsOf() *actors {
-	c := r.called()
-	if a := c.actors.Load(); a != nil {
-		return a
-	}
-	c.actors.CompareAndSwap(nil, &actors{run: r, shared: map[string]*actorProcess{}})
-	return c.actors.Load()
-}
-
-// process returns the process for an actor. The first needs one that is started.
-func (a *actors) process(o ActorOptions) (*actorProcess, error) {
-	own := o.own()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return nil, a.run.overErr()
-	}
-	if p := a.shared[o.Environment]; p != nil && !own && !p.over() {
-		return p, nil
-	}
-	row, err := a.start(o)
-	if err != nil {
-		return nil, err
-	}
-	p := &actorProcess{of: a, row: row, options: o, own: own, unsent: true, room: make(chan struct{}, 1), got: map[*actorState]struct{}{}, lines: map[uint64]*actorState{}}
+func newActorProcess(of *actors, id uint64, agent string) *actorProcess {
+	p := &actorProcess{of: of, id: id, agent: agent, unsent: true, room: make(chan struct{}, 1), got: map[*actorState]struct{}{}, lines: map[uint64]*actorState{}}
 	p.timer = time.AfterFunc(time.Hour, p.late)
 	p.timer.Stop()
-	if !own {
-		a.shared[o.Environment] = p
-	}
-	all := append(slices.DeleteFunc(a.processes(), (*actorProcess).over), p)
-	a.all.Store(&all)
-	go p.connect()
-	return p, nil
-}
-
-// start calls a process.
-func (a *actors) start(o ActorOptions) (*Call, error) {
-	fn, ok := a.run.exec.reg.Lookup(ActorsFunction)
-	if !ok {
-		return nil, errors.New("this program has no actors registered")
-	}
-	row := fn.Go(a.run.actorsContext(), CallOptions{Name: fmt.Sprintf("actors-try-%d", comms.Try(a.run.Attempt)), Resources: o.Resources,
-		Environment: o.Environment, Here: true, Stateful: true}, o.Resources.CPU > 0)
-	return row, row.failed()
-}
-
-// actorsContext is for the calls of processes: their strand is of its own. A run that is tried again calls by the same
-// numbers and another name, so that it meets none of the run before, and those end.
-func (r *run) actorsContext() context.Context {
-	c, id := r.called(), strandID(actorStrand, "processes")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.strands[id]
-	if s == nil {
-		s = &strand{id: id}
-		c.strands[id] = s
-	}
-	return context.WithValue(context.Context(r.ctx), strandKey{}, s)
-}
-
-// processes lists those that there are.
-func (a *actors) processes() []*actorProcess {
-	if all := a.all.Load(); all != nil {
-		return slices.Clone(*all)
-	}
-	return nil
-}
-
-func (a *actors) flush() {
-	if all := a.all.Load(); all != nil {
-		for _, p := range *all {
-			p.flush()
-		}
-	}
-}
-
-// close ends all links: the run is over.
-func (a *actors) close() {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	for _, p := range a.processes() {
-		p.end(errReturned.Error(), nil)
-	}
+	return p
 }
 
 func (p *actorProcess) over() bool {
@@ -233,6 +149,13 @@ func (p *actorProcess) dial() {
 	}
 	p.mu.Lock()
 	over := p.failed != nil
+	if p.shared && !p.unsent { // a drop may be lost with the link before
+		for _, a := range p.lines {
+			if a.hold != nil && a.found == nil {
+				p.drops = append(p.drops, a.goesOn())
+			}
+		}
+	}
 	p.link, p.unsent = link, false
 	p.batch, p.bytes = p.unanswered(), 0
 	for _, a := range p.lines {
@@ -244,11 +167,17 @@ func (p *actorProcess) dial() {
 		return
 	}
 	p.flush()
+	p.noted()
 }
 
 // gone is what follows when no link to the process is made any more. The agent, whose child that was, tells how it ended.
 func (p *actorProcess) gone(failed error) {
 	p.mu.Lock()
+	if p.row == nil { // how it has ended is told to the run that has called it
+		p.mu.Unlock()
+		p.fallen(fmt.Sprintf("connect to its process: %v", failed), nil)
+		return
+	}
 	r, s := p.of.run, p.row.state
 	p.mu.Unlock()
 	c, w := r.called(), newWaiter()
@@ -316,6 +245,7 @@ func (p *actorProcess) add(m *actorCall) (due bool) {
 	due = p.open == 0
 	p.open++
 	a.open.Set(a.last, m)
+	p.seek()
 	p.batch = append(p.batch, m.item)
 	p.bytes += m.item.Size()
 	due = p.link != nil && (due || len(p.batch) >= mostBatch || p.bytes >= mostBytes)
@@ -346,10 +276,14 @@ func (p *actorProcess) flush() {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	p.mu.Lock()
+	if len(p.drops) > 0 {
+		p.seek()
+	}
 	link, batch, drops := p.link, p.batch, p.drops
 	late := p.gotten >= mostBytes
 	if link == nil || p.failed != nil || len(batch)+len(drops) == 0 && !late {
 		p.mu.Unlock()
+		p.rest()
 		return
 	}
 	p.batch, p.bytes, p.drops, p.gotten = nil, 0, nil, 0
@@ -377,19 +311,23 @@ func (p *actorProcess) flush() {
 	if err != nil && !errors.Is(err, comms.ErrClosed) { // else Down tells
 		link.Abort(err)
 		p.end(err.Error(), nil)
+		return
 	}
+	p.rest()
 }
 
 // leave ends a line of calls: no handle is left. An actor ends behind those of its last line.
 func (p *actorProcess) leave(a *actorState) {
+	defer p.rest()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.left = true; a.open.Len() == 0 {
-		delete(p.lines, a.handle)
-	}
+	a.left = true
+	p.ends(a)
 	delete(p.got, a)
-	p.drops = append(p.drops, a.goodbye())
-	p.arm()
+	if a.last > 0 { // else the process knows nothing of the line
+		p.drops = append(p.drops, a.goodbye())
+		p.arm()
+	}
 }
 
 // ends lists what a process is to end that knows nothing of it: the drops before went to one that is dead, or are lost with
@@ -473,10 +411,12 @@ func (p *actorProcess) end(text string, cause *comms.TaskError) {
 	}
 	p.failed = t
 	p.timer.Stop()
+	defer p.noted()
 	link := p.link
 	var open []*actorCall
 	for _, a := range p.lines {
 		open = append(open, a.takeOpen()...)
+		p.ends(a)
 	}
 	p.open, p.batch, p.drops = 0, nil, nil
 	p.mu.Unlock()
@@ -549,8 +489,8 @@ func (p *actorProcess) answered(e *comms.ActorEnd) *actorCall {
 	}
 	a.open.Delete(e.Name.Number)
 	p.open--
-	if a.left && a.open.Len() == 0 {
-		delete(p.lines, a.handle)
+	if p.ends(a) {
+		p.arm()
 		return m
 	}
 	p.got[a] = struct{}{}
@@ -571,7 +511,7 @@ func (p *actorProcess) Credit(*comms.Link) {
 // Down implements comms.Handler. A process that lives is linked to again.
 func (p *actorProcess) Down(_ *comms.Link, err error) {
 	p.mu.Lock()
-	over := p.failed != nil
+	over := p.failed != nil || p.parted
 	p.link = nil
 	p.mu.Unlock()
 	if !over {

@@ -181,6 +181,7 @@ func (p *actorProcess) fallen(text string, cause *comms.TaskError) {
 				a.dead = died
 			}
 			lost = append(lost, a.takeOpen()...)
+			p.ends(a)
 			delete(p.lines, a.handle)
 		}
 	}

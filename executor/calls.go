@@ -522,7 +522,11 @@ func (r *run) endCalls() {
 	c.closed = true
 	c.timer.Stop()
 	c.mu.Unlock()
-	if a := c.actors.Load(); a != nil {
+}
+
+// endActors ends what the run has of actors: what it returns was described.
+func (r *run) endActors() {
+	if a := r.called().actors.Load(); a != nil {
 		a.close()
 	}
 }

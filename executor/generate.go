@@ -77,7 +77,7 @@ func (r *run) generate(in []any) ([]comms.Desc, []comms.StreamEnd, error) {
 		}
 		n++
 	}
-	if err := errors.Join(r.stoppedErr(), r.unchanged()); err != nil {
+	if err := errors.Join(r.linkActors(), r.stoppedErr(), r.unchanged()); err != nil {
 		return nil, nil, err
 	}
 	switch {

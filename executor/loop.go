@@ -224,6 +224,12 @@ func (e *Executor) handle(m comms.Message) error {
 		if r := e.find(m.Run); r != nil {
 			return r.goOn(m)
 		}
+	case *comms.ActorFreed:
+		if r := e.find(m.Run); r != nil {
+			if h := r.actorHost.Load(); h != nil {
+				go h.free(m) // it may wait for room on links
+			}
+		}
 	case *comms.Stop:
 		e.last = true
 		if m.Now {

@@ -37,6 +37,13 @@ func DecodeFuture(dec *msgpack.Decoder, t reflect.Type) (*Future, error) {
 func (r *run) references(found []any) ([]comms.Reference, error) {
 	refs := make([]comms.Reference, len(found))
 	for i, v := range found {
+		if a, ok := v.(*Actor); ok {
+			var err error
+			if refs[i], err = a.reference(r); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		f := v.(*Future)
 		switch {
 		case f.known != nil && f.known.err != nil:
@@ -47,6 +54,8 @@ func (r *run) references(found []any) ([]comms.Reference, error) {
 			return nil, errors.New("a future in it is of another task or session: return it from there, or pass it as an argument")
 		case f.isReleased():
 			return nil, fmt.Errorf("a future in it: %w", errReleased)
+		case f.call.state.isActor():
+			return nil, errors.New("a future in it is of a method of an actor, which the agent does not know: wait for it and store its value, or pass it as an argument of its own")
 		}
 		refs[i] = comms.Reference{Ref: f.call.state.ref, Output: f.output, Element: f.element}
 	}

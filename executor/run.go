@@ -30,8 +30,9 @@ type run struct {
 	spend     credits
 	mem       holdings
 	calls     atomic.Pointer[calls]
-	referring []int      // inputs with references in them
-	making    sync.Mutex // held while a call is made, or an element published; both may wait for memory
+	actorHost atomic.Pointer[actorHost] // it is a process of actors
+	referring []int                     // inputs with references in them
+	making    sync.Mutex                // held while a call is made, or an element published; both may wait for memory
 
 	// Of a path. The head has its outputs in Run.
 	path  *path     // what follows; nil nothing
@@ -125,6 +126,7 @@ func (e *Executor) execute(r *run) {
 		e.mu.Unlock()
 		e.over(r)
 		r.endCalls()
+		r.endActors()
 		e.out.join(item, e.ended)
 		r.settle(true)
 		e.drop(done)
@@ -221,6 +223,9 @@ func (r *run) perform() ([]comms.Desc, []comms.StreamEnd, error) {
 	err = k.fn.Call(r.ctx, in, out)
 	r.took = time.Since(r.began)
 	if r.exec.session == nil { // which ends its calls with its context
+		if err == nil {
+			err = r.linkActors()
+		}
 		r.endCalls()
 	}
 	if err != nil {

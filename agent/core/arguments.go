@@ -50,11 +50,19 @@ func (c *Core) valueItem(by *caller, r *run, m *comms.CallItem, sum xxh3.Uint128
 	if len(m.Inputs) == 1 && (m.Inputs[0].From == comms.FromCallValue || m.Inputs[0].From == comms.FromInputValue) {
 		return c.borrow(by, r, m, sum)
 	}
-	if err := c.putValue(by, r, m, sum); err != nil || len(refs) == 0 {
+	if err := c.putValue(by, r, m, sum); err != nil || len(refs) == 0 && m.Actor == 0 {
 		return err
 	}
 	at, _ := by.calls.get(m.Ref)
-	return c.listArgument(by, at, &refs[0])
+	for i := range refs {
+		if err := c.listArgument(by, at, &refs[i]); err != nil {
+			return err
+		}
+	}
+	if m.Actor != 0 {
+		return c.standIn(at, m.Actor)
+	}
+	return nil
 }
 
 // putValue keeps a value that a run has put.

@@ -190,6 +190,9 @@ func (c *Core) checkRows() error {
 			return fmt.Errorf("job %s: %d rows are kept, counted %d", j.id, kept, j.dyn.kept)
 		}
 	}
+	if err := c.actors.check(&c.refs); err != nil {
+		return err
+	}
 	if err := c.refs.check(c.byJob); err != nil {
 		return err
 	}

@@ -107,6 +107,7 @@ type Core struct {
 	argsLost  []rowRef // with arguments whose bytes are gone
 	loans     map[ledger.Key]*loan
 	refs      references
+	actors    standIns
 	submits   submits
 	asking    asking
 	strange   []rowRef            // that cannot run here, until it is known who can

@@ -230,6 +230,8 @@ func describeMessage(m comms.Message) string {
 			return fmt.Sprintf("wait %d of run %d: %v", m.Wait, m.Run, m.Error)
 		}
 		return fmt.Sprintf("wait %d of run %d is over", m.Wait, m.Run)
+	case *comms.ActorFreed:
+		return fmt.Sprintf("run %d: no handle is left of actors %v", m.Run, m.Actors)
 	case *comms.DrainStatus:
 		text := fmt.Sprintf("in hand, leaving %v, gone %v:", m.Leaving, m.Gone)
 		for i := range m.Jobs {

@@ -84,6 +84,9 @@
 //	calls        calls of runs, and their callers
 //	arguments    what calls read, and values that are put
 //	ends         what the parents of calls are told
+//	references   futures in values, and what they hold
+//	remotes      references between agents
+//	actors       values that stand for actors to which handles refer
 //	lineage      calls that run again as what they returned is lost
 //	records      what the ends of calls tell, to run them again
 //	dynamic      jobs whose tasks are rows: calls, and tasks of other agents

@@ -435,6 +435,7 @@ func (c *Core) forgetRow(at rowRef) {
 	if w.shape == nil && !w.value {
 		return
 	}
+	c.freeActor(at)
 	c.refs.endRow(at)
 	c.endRemote(at)
 	c.freeRow(at)
@@ -528,6 +529,7 @@ func (c *Core) restDynamic(j *job) {
 		return
 	}
 	c.endRemotes(j)
+	c.actors.endJob(j)
 	if c.refs.end(j); len(c.refs.loose) > 0 {
 		c.wakeAt(c.now)
 	}

@@ -462,13 +462,12 @@ func (c *Core) bring(by *caller, r *run, at rowRef, m *comms.CallItem) error {
 	return nil
 }
 
-// cameElement follows when an element of a stream was published: the parent is told of a new one, and of one that is
-// published again it has that wanted it.
+// cameElement follows when an element of a stream was published: the parent is told of a new one, and who waits for it has it,
+// as a reference to it may be found before it is there, or it was lost and is published again.
 func (c *Core) cameElement(at rowRef, d comms.Desc) {
 	j := at.job
 	if st := j.streams[outputKey{d.Ref.Task, d.Ref.Output}]; st == nil || d.Ref.Element >= st.next {
 		c.tellElement(at, d)
-		return
 	}
 	w := at.row()
 	var these []reader

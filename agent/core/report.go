@@ -207,7 +207,7 @@ func (c *Core) handOver(r *run, edges []dag.Edge, it *comms.ReportItem) {
 // incomplete tells what a finished run failed to deliver; "" when nothing.
 func (c *Core) incomplete(r *run, it *comms.ReportItem) string {
 	if r.lists {
-		return "it returned a future, which only a task may that another task or a session has called"
+		return "it returned a future or the handle of an actor, which only a task may that another task or a session has called"
 	}
 	for o, out := range r.gs.group.Outputs {
 		has := slices.Contains(r.private, uint32(o))

@@ -239,7 +239,7 @@ func (s *script) run(d *datadriven.TestData) string {
 			d = placed(named["at"], named["bytes"])
 		}
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Calls{Run: comms.RunID(number(named["run"])),
-			Items: []comms.CallItem{{Ref: callRef(named), Inputs: []comms.CallInput{{Data: d}}}}, Refs: itemRefs(named)}})
+			Items: []comms.CallItem{{Ref: callRef(named), Inputs: []comms.CallInput{{Data: d}}, Actor: uint64(number(orZero(named["actor"])))}}, Refs: itemRefs(named)}})
 	case "listed", "borrow", "tables":
 		return s.references(d.Cmd, w, named)
 	case "await": // one call, or n items more than were seen

@@ -351,6 +351,7 @@ class CallItem(NamedTuple):
     name: str = ""
     with_: bytes = b""
     inputs: Sequence[CallInput] = ()
+    actor: int = 0  # for which the value stands
 
 
 class Reference(NamedTuple):
@@ -511,6 +512,14 @@ class ActorDrop(NamedTuple):
     handles: Sequence[int] = ()
     calls: Sequence[ActorName] = ()
     why: str = ""
+    shared: Sequence[int] = ()
+
+
+class ActorFreed(NamedTuple):
+    """Tells a process of actors to which of them no value refers any more."""
+
+    run: int = 0
+    actors: Sequence[int] = ()
 
 
 class Log(NamedTuple):
