@@ -32,7 +32,7 @@ tasks:
   leaks: {run: "py:futures.leaks", with: {n: 3}, out: [said]}
 outputs: [leaks.said]
 `))
-	const want = "leaks failed: error: it returned a future, which only a task may that another task or a session has called\n"
+	const want = "leaks failed: error: it returned a future or the handle of an actor, which only a task may that another task or a session has called\n"
 	if got := outcome(t, c, job); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
