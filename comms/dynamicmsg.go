@@ -152,6 +152,8 @@ type CallWait struct {
 	Refs []CallRef // for which; none: for any
 	Seen uint64    // items of CallEnds that the run has had
 	N    uint64    // how many
+
+	Outside bool // it waits for methods of actors, too, whose calls the agent does not know
 }
 
 // CallGo ends a wait: the run has its cpu again. The ends that it waited for were told before.
@@ -342,12 +344,13 @@ func (m *CallRead) code(c *Coder) {
 }
 
 func (m *CallWait) code(c *Coder) {
-	c.Struct(5, func(c *Coder) {
+	c.Struct(6, func(c *Coder) {
 		Uint(c, &m.Run)
 		Uint(c, &m.Wait)
 		Slice(c, &m.Refs, func(c *Coder, r *CallRef) { r.code(c) })
 		Uint(c, &m.Seen)
 		Uint(c, &m.N)
+		c.Bool(&m.Outside)
 	})
 }
 

@@ -256,6 +256,9 @@ func (r *run) block(ctx context.Context, w *waiter, refs []comms.CallRef, done f
 			} else if len(c.waiters) == 1 && !w.collect && !w.direct {
 				m.N = uint64(max(w.left, 1))
 			}
+			for o := range c.waiters {
+				m.Outside = m.Outside || o.direct
+			}
 		}
 		c.mu.Unlock()
 		if m != nil {

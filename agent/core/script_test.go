@@ -244,7 +244,7 @@ func (s *script) run(d *datadriven.TestData) string {
 		return s.references(d.Cmd, w, named)
 	case "await": // one call, or n items more than were seen
 		s.waits++
-		m := &comms.CallWait{Run: comms.RunID(number(named["run"])), Wait: uint64(number(cmp.Or(named["wait"], fmt.Sprint(s.waits)))), N: 1}
+		m := &comms.CallWait{Run: comms.RunID(number(named["run"])), Wait: uint64(number(cmp.Or(named["wait"], fmt.Sprint(s.waits)))), N: 1, Outside: named["outside"] != ""}
 		if n := named["seen"]; n != "" {
 			m.Seen, m.N = uint64(number(n)), uint64(number(cmp.Or(named["n"], "1")))
 		} else {

@@ -23,6 +23,7 @@ type callWait struct {
 	refs   []comms.CallRef // none: for any
 	least  uint64          // items of CallEnds that it is to have been told
 	n      int             // calls of refs that are to have ended
+	out    bool            // it is for methods of actors too, which end without this core
 }
 
 // callRead is a dataset that a run wants in memory.
@@ -47,7 +48,7 @@ func (c *Core) waits(ex *executor, m *comms.CallWait) {
 		c.misbehaved(r, fmt.Errorf("its wait %d comes behind its wait %d", m.Wait, by.wait.number))
 		return
 	}
-	w := &callWait{number: m.Wait, refs: slices.Clone(m.Refs), least: m.Seen + m.N, n: int(min(m.N, uint64(len(m.Refs))))}
+	w := &callWait{number: m.Wait, refs: slices.Clone(m.Refs), least: m.Seen + m.N, n: int(min(m.N, uint64(len(m.Refs)))), out: m.Outside}
 	if by.wait == nil && ex.session == nil && c.waitingRuns() >= c.cfg.MaxWaiting && !c.satisfied(by, w) {
 		c.emit(ToExecutor{ex.id, &comms.CallGo{Run: r.id, Wait: m.Wait, Error: &comms.TaskError{Kind: comms.ErrorTask, Task: r.job.taskName(r.task), Agent: c.cfg.Agent,
 			Message: fmt.Sprintf("%d tasks of agent %s wait for tasks that they called, each in a process of its own, which is the limit of its host: call less deeply, or wait for fewer at once", c.cfg.MaxWaiting, c.cfg.Agent)}}})
@@ -345,6 +346,9 @@ func (c *Core) unplaceOthers() bool {
 func (c *Core) stuckCalls() {
 	if len(c.waiters) == 0 || slices.ContainsFunc(c.execs, func(ex *executor) bool { return ex.wants > 0 || ex.state == exKilled }) {
 		return
+	}
+	if slices.ContainsFunc(c.waiters, func(by *caller) bool { return by.run != nil && by.wait != nil && by.wait.out }) {
+		return // it may go on
 	}
 	tasks := c.waitingRuns() > 0 // else programs alone wait, which have memory and nothing else
 	if tasks && c.sendBackStuck() {

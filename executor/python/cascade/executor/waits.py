@@ -48,6 +48,7 @@ class Waits:
         self._refusals: list[m.TaskError] = []  # of waits
         self._waiters: list[Waiter | Collector] = []
         self._blocked = 0  # threads that wait
+        self._outside = 0  # of them, those that wait for actors
         self._reads: dict[_Key, m.CallEnd | None] = {}
         self.released: deque[State] = deque()  # of Futures and views that are gone
         self._views: dict[int, Any] = {}  # weak references to mappings of results
@@ -172,6 +173,7 @@ class Waits:
             self.flush()
             worker.flush()
             self._blocked += 1
+            self._outside += direct
         try:
             while True:
                 with worker.lock:
@@ -194,6 +196,7 @@ class Waits:
         finally:
             with worker.lock:
                 self._blocked -= 1
+                self._outside -= direct
                 self._go_on()
 
     def _look(self, done: Callable[[], bool], refusals: int) -> bool:
@@ -209,7 +212,7 @@ class Waits:
 
     def _tell(self, waiter: Waiter | None) -> int:
         """Tells the agent that the run waits, and returns the number of this wait. The lock is held."""
-        wait = m.CallWait(self.run.id, self._wait + 1, (), self._seen, 1)
+        wait = m.CallWait(self.run.id, self._wait + 1, (), self._seen, 1, self._outside > 0)
         if self._blocked == 1 and waiter is not None:
             wait = wait._replace(n=1 if waiter.direct else max(waiter.need, 1))
             if waiter.refs:
@@ -224,7 +227,7 @@ class Waits:
         if self._waiting and self._blocked == 0 and self._worker.current is self.run:
             self._waiting = False
             self._wait += 1
-            self._worker.send(m.CallWait(self.run.id, self._wait, (), self._seen, 0))
+            self._worker.send(m.CallWait(self.run.id, self._wait, (), self._seen, 0, False))
 
     def _unlisten(self, listener: Waiter | Collector) -> None:
         """Has a listener told no more. The garbage collector, which closes iterators, may do so in the middle of ends."""

@@ -424,6 +424,7 @@ class CallWait(NamedTuple):
     refs: Sequence[CallRef] = ()
     seen: int = 0
     n: int = 0
+    outside: bool = False  # it waits for methods of actors too, whose calls the agent does not know
 
 
 class CallGo(NamedTuple):
