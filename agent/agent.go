@@ -146,7 +146,7 @@ func (a *Agent) open() error {
 	if a.member != nil {
 		a.work.Go(a.keepLinks)
 	}
-	if err := statedir.Put(a.cfg.State, slices.Concat(statedir.Sockets(a.executors.Addr()), statedir.Sockets(a.clients.Addr()), statedir.Sockets(a.dataAddress())), a.store.Dir()); err != nil {
+	if err := statedir.Put(a.cfg.State, slices.Concat(statedir.Sockets(a.executors.Addr()), statedir.Sockets(a.clients.Addr()), statedir.Sockets(a.besides("data")), statedir.Sockets(a.besides("reach"))), a.store.Dir()); err != nil {
 		return err
 	}
 	left, err := a.adoptable()
@@ -235,6 +235,9 @@ func (a *Agent) close() error {
 	}
 	if a.loop != nil {
 		all = append(all, a.loop.moving.close())
+		if x := a.loop.reaching.x; x != nil {
+			all = append(all, x.Close())
+		}
 	}
 	a.work.Wait()
 	if a.logs != nil {

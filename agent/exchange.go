@@ -49,7 +49,7 @@ func (l *loop) exchange() *transfer.Exchange {
 	e.pulls, e.views = map[uint64]*pulling{}, map[transfer.Copy]shm.Span{}
 	e.at = map[transfer.Copy]*pulling{}
 	e.x, e.err = transfer.New(transfer.Config{
-		Self: a.self, Listen: a.dataAddress(), Silence: a.cfg.Silence, Log: a.log,
+		Self: a.self, Listen: a.besides("data"), Silence: a.cfg.Silence, Log: a.log,
 		Security: a.security(pki.RoleAgent), InsecureTestNetwork: a.cfg.InsecureTestNetwork,
 		Wanted:   func(c transfer.Copy) { a.in.Push(item{ev: core.Wanted{Data: c.Data, Attempt: c.Attempt}}) },
 		Unwanted: func(c transfer.Copy) { a.in.Push(item{ev: core.Unwanted{Data: c.Data, Attempt: c.Attempt}}) },
@@ -75,9 +75,9 @@ func (l *loop) serving() string {
 	return ""
 }
 
-// dataAddress is where datasets are served: at a port of its own where the agent
-// listens for others, else beside its own socket.
-func (a *Agent) dataAddress() string {
+// besides is where other agents find what does not pass the agent's own socket, as datasets: at a port of its own where the
+// agent listens for others, else beside its own socket.
+func (a *Agent) besides(what string) string {
 	var all []string
 	for s := range strings.SplitSeq(a.cfg.Listen, ",") {
 		if host, _, err := net.SplitHostPort(strings.TrimPrefix(s, "tcp://")); strings.HasPrefix(s, "tcp://") && err == nil {
@@ -85,7 +85,7 @@ func (a *Agent) dataAddress() string {
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, "ipc://"+filepath.Join(a.cfg.Runtime, "data.sock"))
+		all = append(all, "ipc://"+filepath.Join(a.cfg.Runtime, what+".sock"))
 	}
 	return strings.Join(all, ",")
 }

@@ -110,6 +110,10 @@ func (d *executorDoor) Message(l *comms.Link, head, _ []byte) {
 		case *comms.BlobReq:
 			d.agent.relay.take(l, m)
 			return
+		case *comms.Reach:
+			loop, w := d.agent.loop, known.(*worker)
+			d.agent.in.Offer(item{note: func() { loop.lead(w.id, m) }})
+			return
 		case *comms.Log:
 			d.agent.logs.await()
 			known.(*worker).spoken.note(m)

@@ -32,6 +32,7 @@ type loop struct {
 	segments   map[uint64]string                // path of each segment that exists
 	peers      map[string]*peer
 	moving     exchanging
+	reaching   reaching
 
 	lastVisitor uint64
 

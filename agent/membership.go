@@ -105,6 +105,9 @@ func (a *Agent) recheck() {
 		if x := a.loop.moving.x; x != nil {
 			x.Recheck(time.Now())
 		}
+		if x := a.loop.reaching.x; x != nil {
+			x.Recheck(time.Now())
+		}
 	}})
 }
 

@@ -27,7 +27,7 @@
 //	agentmsg       controller with agent; so are drainmsg, stealmsg and gangmsg
 //	peermsg        agent with agent; so are forwardmsg (calls) and transfermsg (datasets)
 //	executormsg    agent with executor; so is dynamicmsg
-//	actormsg       executor with executor
+//	actormsg       executor with executor; reachmsg carries that from host to host
 //
 //	blocks, steps, plans, many    lists of similar entries as columns
 //	link, link_*, conn, conn_*    links and their transports; zmtp and guard: frames

@@ -138,7 +138,7 @@ func dialEndpoint(ctx context.Context, e Endpoint, cfg *Config) (net.Conn, error
 		if err != nil {
 			return nil, err
 		}
-		if err := checkUID(c); err != nil {
+		if err := CheckUser(c); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 		if u, ok := c.(*net.UnixConn); ok && cfg.Pipes {
@@ -159,8 +159,8 @@ func dialEndpoint(ctx context.Context, e Endpoint, cfg *Config) (net.Conn, error
 	return nil, errInsecure(e)
 }
 
-// checkUID requires that the other end of a Unix socket is ours.
-func checkUID(c net.Conn) error {
+// CheckUser requires that the other end of a Unix socket runs as our user; other connections pass.
+func CheckUser(c net.Conn) error {
 	uid, err := peerUID(c)
 	if err != nil {
 		return fmt.Errorf("ask for the peer's user: %w", err)

@@ -227,7 +227,7 @@ func reason(err error) string {
 // handshake reads up to the peer's Hello.
 func (ln *Listener) handshake(c net.Conn) (*wire, session.Envelope, error) {
 	var none session.Envelope
-	if err := checkUID(c); err != nil {
+	if err := CheckUser(c); err != nil {
 		return nil, none, err
 	}
 	if err := c.SetDeadline(time.Now().Add(ln.cfg.HandshakeTimeout)); err != nil {

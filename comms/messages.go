@@ -91,6 +91,9 @@ const (
 	TypeActorEnds  Type = 98  // executor -> executor: what became of calls of methods
 	TypeActorDrop  Type = 99  // executor -> executor: ends actors, and calls of methods
 	TypeActorFreed Type = 114 // agent -> executor: actors to which no value refers any more
+	TypeReach      Type = 115 // executor -> agent, agent -> agent: asks for a direct link to a process on another host
+	TypeReached    Type = 116 // agent -> executor, agent -> agent: answers Reach
+	TypeCarried    Type = 117 // agent -> agent: bytes of a direct link, as the message's body frame
 
 	TypeInvite     Type = 70 // client -> controller: asks for a token
 	TypeInvitation Type = 71 // controller -> client: answers Invite
@@ -371,6 +374,12 @@ func newMessage(t Type) Message {
 		return new(ActorDrop)
 	case TypeActorFreed:
 		return new(ActorFreed)
+	case TypeReach:
+		return new(Reach)
+	case TypeReached:
+		return new(Reached)
+	case TypeCarried:
+		return new(Carried)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (r *Relay) accept() {
 // carry connects one program to the peer until one of them ends.
 func (r *Relay) carry(c net.Conn) error {
 	defer c.Close()
-	if err := checkUID(c); err != nil {
+	if err := CheckUser(c); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.life, relayDial)

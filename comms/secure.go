@@ -66,7 +66,7 @@ func (ln *Listener) secure(c net.Conn) (secured net.Conn, joins bool, err error)
 
 // pipes lets a peer of a Unix socket, who must be of our user, bring pipes.
 func (ln *Listener) pipes(c *net.UnixConn) (net.Conn, error) {
-	if err := checkUID(c); err != nil {
+	if err := CheckUser(c); err != nil {
 		return nil, err
 	}
 	if err := c.SetDeadline(time.Now().Add(ln.cfg.HandshakeTimeout)); err != nil {

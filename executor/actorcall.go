@@ -154,9 +154,6 @@ func (m *Method) Go(ctx context.Context, a *Actor, args ...any) *Call {
 			err = errors.New("the handle is of another task or session than the context: give it to this one as an argument, or in a value")
 			break
 		}
-		if err = a.state.proc.elsewhere(); err != nil {
-			break
-		}
 		var c *Call
 		if c, err = r.callActor(a.state, m.Func, args); err == nil {
 			runtime.KeepAlive(a) // it does not end before this call

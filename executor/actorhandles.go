@@ -122,14 +122,6 @@ func (p *actorProcess) newLine(id uint64, class string, standIn *Future) *actorS
 	return a
 }
 
-// elsewhere tells why an actor cannot be called here: its process is on another host.
-func (p *actorProcess) elsewhere() error {
-	if own := p.of.run.exec.welcome.Agent; p.agent != own {
-		return fmt.Errorf("the actor lives on the host of agent %s, and the caller runs on that of agent %s: handles work on the actor's own host; call it from a task with Here, or make an actor on this host", p.agent, own)
-	}
-	return nil
-}
-
 // sharedStrand names the strand of the values that stand for actors.
 var sharedStrand = strandID(actorStrand, "shared")
 
@@ -201,7 +193,7 @@ func (p *actorProcess) ends(a *actorState) bool {
 
 // seek has the process of another run looked for, when something is to be sent to it. actorProcess.mu is held.
 func (p *actorProcess) seek() {
-	if p.row != nil || p.sought || p.elsewhere() != nil {
+	if p.row != nil || p.sought {
 		return
 	}
 	for _, a := range p.lines {

@@ -117,6 +117,9 @@ func serveActors(ctx context.Context, keeps bool) iter.Seq2[any, error] {
 			h.work.Wait()
 		}()
 		r.actorHost.Store(h)
+		if at, err := r.exec.reach(ctx, "", "", ""); err == nil { // else it is called from this host alone
+			addr += " " + at
+		}
 		if !yield(addr, nil) {
 			return
 		}

@@ -38,17 +38,19 @@ type actorProcess struct {
 	link   *comms.Link
 	room   chan struct{}
 	addr   string // "": not known yet
-	batch  []comms.ActorCall
-	bytes  int // of it, about
-	drops  []comms.ActorDrop
-	got    map[*actorState]struct{} // of which answers have come since the last message
-	gotten int                      // bytes of them, about
-	lastID uint64                   // of its actors
-	open   int                      // calls that are not answered
-	lines  map[uint64]*actorState   // by handle
-	failed *comms.TaskError         // the process has ended
-	armed  bool                     // the timer runs
-	timer  *time.Timer
+	// askedAt is where other agents ask for a way to it.
+	askedAt string
+	batch   []comms.ActorCall
+	bytes   int // of it, about
+	drops   []comms.ActorDrop
+	got     map[*actorState]struct{} // of which answers have come since the last message
+	gotten  int                      // bytes of them, about
+	lastID  uint64                   // of its actors
+	open    int                      // calls that are not answered
+	lines   map[uint64]*actorState   // by handle
+	failed  *comms.TaskError         // the process has ended
+	armed   bool                     // the timer runs
+	timer   *time.Timer
 
 	sending sync.Mutex // held while a message goes out: it keeps the order
 }
@@ -132,7 +134,7 @@ func (p *actorProcess) address(d *comms.Desc) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.addr = As[string](v)
+	p.addr, p.askedAt, _ = strings.Cut(As[string](v), " ")
 	return nil
 }
 
@@ -142,7 +144,18 @@ func (p *actorProcess) dial() {
 	e := p.of.run.exec
 	ctx, cancel := context.WithTimeout(e.ctx, dialTimeout)
 	defer cancel()
-	link, err := comms.Dial(ctx, p.addr, actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p))
+	cfg := actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p)
+	p.mu.Lock()
+	addr, at, err := p.addr, p.askedAt, error(nil)
+	p.mu.Unlock()
+	if p.agent != e.welcome.Agent {
+		cfg.Pipes = false // the agents carry bytes
+		addr, err = e.reach(ctx, p.agent, at, addr)
+	}
+	var link *comms.Link
+	if err == nil {
+		link, err = comms.Dial(ctx, addr, cfg)
+	}
 	if err != nil {
 		p.gone(err)
 		return

@@ -66,6 +66,7 @@ type Executor struct {
 	left      leftover // what runs leave behind; the runner's too
 	mem       memory
 	blobs     blobs
+	reaches   reaches
 	watch     *time.Timer // looks at runs that take their time
 	starter   command.Starter
 	capture   capture
@@ -230,6 +231,8 @@ func (e *Executor) handle(m comms.Message) error {
 				go h.free(m) // it may wait for room on links
 			}
 		}
+	case *comms.Reached:
+		e.reached(m)
 	case *comms.Stop:
 		e.last = true
 		if m.Now {

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cascade-run/cascade/comms"
 )
@@ -50,14 +49,6 @@ func (c *Core) standIn(at rowRef, actor uint64) error {
 	}
 	c.actors.add(at, actor)
 	return nil
-}
-
-// stayWith keeps a call here that has a handle of an actor of this host, which cannot be called from another: unless it can run
-// on another alone.
-func (c *Core) stayWith(at rowRef, list []reference) {
-	if len(c.actors.of) > 0 && slices.ContainsFunc(list, func(r reference) bool { return c.actors.of[r.rowRef] != 0 }) {
-		at.row().stays = true
-	}
 }
 
 // freeActor follows when a stand-in is forgotten: no handle of the actor is left in a value, or with a task that has found one.

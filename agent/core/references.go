@@ -241,7 +241,6 @@ func (c *Core) listArgument(by *caller, at rowRef, m *comms.ItemRefs) error {
 		return fmt.Errorf("it lists references of input %d of %d", m.Input, len(w.args))
 	}
 	c.refs.set(at.job, argRef(at.task, int(m.Input)), list)
-	c.stayWith(at, list)
 	return nil
 }
 
@@ -250,9 +249,7 @@ func (c *Core) passRefs(from *job, ref comms.DatasetRef, to rowRef, arg int) {
 	if len(c.refs.lists) == 0 || to.job.hosted() != nil { // the grant of a hosted task has named them
 		return
 	}
-	list := c.refs.list(from, ref)
-	c.refs.set(to.job, argRef(to.task, arg), list)
-	c.stayWith(to, list)
+	c.refs.set(to.job, argRef(to.task, arg), c.refs.list(from, ref))
 }
 
 // borrow makes a row that stands for a dataset to which a value refers that a run has.

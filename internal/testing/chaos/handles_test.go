@@ -48,7 +48,7 @@ func countedPasses(_ context.Context, a cascade.Actor[counted]) (cascade.Actor[c
 
 // handAround is of a session at a1. It tells what was not as it should be.
 func handAround(ctx context.Context) error {
-	far := cascade.Resource("at_a2", 1)
+	a2, a3 := cascade.Resource("at_a2", 1), cascade.Resource("at_a3", 1)
 	var wrong []error
 	want := func(what string, f cascade.Future[string], texts ...string) {
 		got, err := f.Get(ctx)
@@ -59,34 +59,45 @@ func handAround(ctx context.Context) error {
 		}
 	}
 	a := counteds.Spawn(ctx)
-	want("at home", countedCallsTask.Go(ctx, cascade.Val(a)), "a1: 1")
-	want("at the other host", countedCallsTask.Go(ctx, cascade.Val(a), far), "a2: ", "lives on the host of agent a1", "the caller runs on that of agent a2")
-	back, err := countedPassesTask.Go(ctx, cascade.Val(a), far).Get(ctx)
+	want("at home", countedCallsTask.Go(ctx, cascade.Val(a), cascade.Here()), "a1: 1")
+	want("at another host", countedCallsTask.Go(ctx, cascade.Val(a), a2), "a2: 2, <nil>")
+	back, err := countedPassesTask.Go(ctx, cascade.Val(a), a2).Get(ctx)
 	if err != nil {
 		return err
 	}
-	want("back from there", countedCallsTask.Go(ctx, cascade.Val(back)), "a1: 2")
+	want("back from there", countedCallsTask.Go(ctx, cascade.Val(back), cascade.Here()), "a1: 3")
 
-	b, err := countedMakesTask.Go(ctx, far).Get(ctx)
+	b, err := countedMakesTask.Go(ctx, a2).Get(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := countedAdd.Go(ctx, b, cascade.Val(1)).Get(ctx); err == nil || !strings.Contains(err.Error(), "lives on the host of agent a2, and the caller runs on that of agent a1") {
-		wrong = append(wrong, fmt.Errorf("one that was made there fails with %w", err))
+	if n, err := countedAdd.Go(ctx, b, cascade.Val(1)).Get(ctx); err != nil || n != 1 {
+		wrong = append(wrong, fmt.Errorf("one that was made there comes to %d, %w", n, err))
 	}
-	want("that at its own host", countedCallsTask.Go(ctx, cascade.Val(b), far), "a2: 1")
-	want("and again", countedCallsTask.Go(ctx, cascade.Val(b), far), "a2: 2")
-	var all []cascade.Future[string] // many wait, and the other host is idle: they stay
+	want("that at its own host", countedCallsTask.Go(ctx, cascade.Val(b), a2), "a2: 2")
+	want("at a third", countedCallsTask.Go(ctx, cascade.Val(b), a3), "a3: 3")
+	var all []cascade.Future[string]
 	for range 40 {
-		all = append(all, countedCallsTask.Go(ctx, cascade.Val(a)))
+		all = append(all, countedCallsTask.Go(ctx, cascade.Val(a), a2), countedCallsTask.Go(ctx, cascade.Val(b), a3))
 	}
 	for _, f := range all {
-		want("one of many", f, "a1: ")
+		want("one of many", f, "<nil>")
 	}
+	want("behind many", countedCallsTask.Go(ctx, cascade.Val(a), cascade.Here()), "a1: 44")
+	want("behind many, at the maker of the other", countedCallsTask.Go(ctx, cascade.Val(b), cascade.Here()), "a1: 44")
+	b.Kill("enough")
+	for err = nil; err == nil; { // the kill comes by another way
+		_, err = countedAdd.Go(ctx, b, cascade.Val(1)).Get(ctx)
+	}
+	if !errors.Is(err, cascade.ErrActorDead) || !strings.Contains(err.Error(), "enough") {
+		wrong = append(wrong, fmt.Errorf("behind a kill it fails with %w", err))
+	}
+	want("behind a kill, at a third", countedCallsTask.Go(ctx, cascade.Val(b), a3), "a3: 0, ", "enough")
 	return errors.Join(wrong...)
 }
 
-// TestHandlesGoFromHostToHost passes handles of actors between two hosts: they are called on the actor's own, and each other one says so.
+// TestHandlesGoFromHostToHost passes handles of actors between three hosts, each of which calls them. Then a host dies: the
+// calls of its actors fail.
 func TestHandlesGoFromHostToHost(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -101,10 +112,27 @@ func TestHandlesGoFromHostToHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Env = []string{agentVar + "=a2"}
-	h.SecondAgent("--cpu", "1", "--resource", "at_a2=1")
-	h.ReadyClient(2)
-	if err := handAround(session.Context()); err != nil {
+	a2 := h.SecondAgent("--cpu", "1", "--resource", "at_a2=1")
+	h.Env = []string{agentVar + "=a3"}
+	h.ThirdAgent("--cpu", "1", "--resource", "at_a3=1")
+	h.ReadyClient(3)
+	ctx := session.Context()
+	if err := handAround(ctx); err != nil {
 		t.Error(err)
+	}
+	lost, err := countedMakesTask.Go(ctx, cascade.Resource("at_a2", 1)).Get(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := countedAdd.Go(ctx, lost, cascade.Val(1)).Get(ctx); err != nil || n != 1 {
+		t.Errorf("before its host dies it comes to %d, %v", n, err)
+	}
+	a2.Kill()
+	for err == nil {
+		_, err = countedAdd.Go(ctx, lost, cascade.Val(1)).Get(ctx)
+	}
+	if !errors.Is(err, cascade.ErrActorDead) {
+		t.Errorf("behind the death of its host it fails with %v", err)
 	}
 	if err := session.Close(t.Context()); err != nil {
 		t.Error(err)

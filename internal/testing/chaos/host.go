@@ -300,7 +300,18 @@ func (h *Host) Agent(args ...string) *Process {
 // SecondAgent is like Agent: another agent on this host, beside the first.
 func (h *Host) SecondAgent(args ...string) *Process {
 	h.tb.Helper()
-	return h.Agent(append([]string{"--name", "a2", "--state", filepath.Join(h.State, "agent2"), "--runtime", filepath.Join(h.Sockets, "a2")}, args...)...)
+	return h.Agent(append(h.apart("2"), args...)...)
+}
+
+// ThirdAgent is like SecondAgent, beside that.
+func (h *Host) ThirdAgent(args ...string) *Process {
+	h.tb.Helper()
+	return h.Agent(append(h.apart("3"), args...)...)
+}
+
+// apart are the flags of another agent on this host.
+func (h *Host) apart(n string) []string {
+	return []string{"--name", "a" + n, "--state", filepath.Join(h.State, "agent"+n), "--runtime", filepath.Join(h.Sockets, "a"+n)}
 }
 
 // StartAgent is like Agent and does not wait.
