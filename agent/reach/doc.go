@@ -3,7 +3,7 @@
 //
 //	caller ◀─ ipc ─▶ Reach of its agent ◀─ Carried, on a link of their own ─▶ Reach of the other agent ◀─ ipc ─▶ process
 //
-// The agents carry bytes. What they mean, and what is repeated after a break, is between the caller and the process.
+// The agents carry bytes. Their meaning, and repeats after a break, are between the caller and the process.
 //
 //	Open(agent, address) ─── Reach ──▶ dials the process
 //	     ◀── a door ◀─────── Reached ──┘
