@@ -268,6 +268,10 @@ func describeDesc(d comms.Desc) string {
 		place += fmt.Sprintf(" %d+%d", d.Place.Segment, d.Place.Offset)
 	case comms.PlaceLive:
 		place += fmt.Sprintf(" run %d", d.Place.Run)
+	case comms.PlaceInline:
+		if n := len(d.Place.Bytes); n > 2 && n < 10 { // "ok" is what all return that say no more
+			place += fmt.Sprintf(" %q", d.Place.Bytes)
+		}
 	}
 	return fmt.Sprintf("%d.%d[%d] (%s)", d.Ref.Task, d.Ref.Output, d.Ref.Element, place)
 }

@@ -222,7 +222,10 @@ func (c *Core) listed(ex *executor, m *comms.Listed) {
 	case r.job.dyn == nil:
 		r.lists = true
 	default:
-		c.refs.set(r.job, comms.DatasetRef{Task: r.task, Output: m.Output, Element: m.Element}, list)
+		ref := comms.DatasetRef{Task: r.task, Output: m.Output, Element: m.Element}
+		if r.job.data[ref] == nil { // the copy of an attempt before stays, with its list
+			c.refs.set(r.job, ref, list)
+		}
 	}
 }
 
@@ -284,7 +287,7 @@ func (c *Core) readOrigin(at rowRef) {
 	}
 	of := c.refs.list(at.job, originRef(at.task))[0]
 	if w := of.row(); of.job.dropped || w.shape == nil && !w.value {
-		c.failBorrowed(at, &comms.TaskError{Kind: comms.ErrorStore, Agent: c.cfg.Agent, Message: "the task that called it has ended"})
+		c.failBorrowed(at, &comms.TaskError{Kind: comms.ErrorCancelled, Agent: c.cfg.Agent, Message: "the task that called it has ended"})
 		return
 	}
 	to := reader{at, 0, of.output, of.element}

@@ -203,8 +203,9 @@ func (c *Core) listAway(at rowRef, m *comms.GrantItem) {
 	out := at.row().out
 	s := &openGrant{grant: out.grant, host: out.host, job: at.job, task: at.task}
 	for i := range m.Refs {
-		if o := m.Refs[i].Place; int(o) < len(at.row().shape.group.Outputs) {
-			c.refs.set(at.job, comms.DatasetRef{Task: at.task, Output: o}, c.refsFrom(out.host, by, m.Refs[i].Refs, s))
+		ref := comms.DatasetRef{Task: at.task, Output: m.Refs[i].Place}
+		if int(ref.Output) < len(at.row().shape.group.Outputs) && at.job.data[ref] == nil { // the copy that is here stays, with its list
+			c.refs.set(at.job, ref, c.refsFrom(out.host, by, m.Refs[i].Refs, s))
 		}
 	}
 	if s.n > 0 {

@@ -604,6 +604,9 @@ func (s *script) report(w []string, named map[string]string) string {
 			d.Place = comms.Place{Kind: comms.PlaceSegment, Segment: uint32(number(f[0])), Offset: uint64(number(f[1]))}
 		}
 		it.Outputs = append(it.Outputs, d)
+		if also := named["also"]; also != "" { // another, in the message
+			it.Outputs = append(it.Outputs, comms.Desc{Ref: comms.DatasetRef{Output: uint32(number(also))}, Codec: "raw", Size: 2, Place: comms.Place{Kind: comms.PlaceInline, Bytes: []byte("ok")}})
+		}
 	}
 	switch w[1] {
 	case "started":
