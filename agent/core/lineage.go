@@ -39,6 +39,7 @@ type source struct {
 	output  uint32
 	element uint64
 	last    *loan // by which it was there last
+	listed  bool  // then it referred to datasets
 }
 
 // derive notes that an argument comes from another row.
@@ -102,7 +103,12 @@ func (c *Core) endArgs(at rowRef) {
 	for i := range args {
 		a := &args[i]
 		if w.args == nil || a.from != nil || a.data != nil {
-			c.refs.set(at.job, argRef(at.task, i), nil)
+			if ref := argRef(at.task, i); len(c.refs.list(at.job, ref)) > 0 {
+				if a.from != nil {
+					a.from.listed = true
+				}
+				c.refs.set(at.job, ref, nil)
+			}
 		}
 		a.lost, a.hole = false, false
 		if d := a.data; d != nil {
@@ -303,8 +309,19 @@ func (r rowRef) port(arg int) string {
 	return w.shape.group.Inputs[w.args[arg].port].Name
 }
 
-// lendAgain makes what an argument was before one again: others hold its bytes, or its job has it anew.
+// lendAgain makes what an argument was before one again: others hold its bytes, or its job has it anew. The list of one that
+// refers to datasets is that of its job.
 func (c *Core) lendAgain(at rowRef, i int, l *loan) bool {
+	if at.row().args[i].from.listed {
+		o := c.byJob[l.job]
+		if o == nil || o.life != l.life {
+			return false
+		}
+		if d := o.data[l.desc.Ref]; d == nil || d.desc.Attempt != l.desc.Attempt {
+			return false
+		}
+		c.passRefs(o, l.desc.Ref, at, i)
+	}
 	switch now := c.loans[l.key]; {
 	case now != nil && !now.lost:
 		c.giveLoan(at, i, now)
