@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ type reaching struct {
 	err error // why there is none
 }
 
-// reachTime is how long a way to a process of another host may take.
-const reachTime = 4 * time.Second
+// reachTime is how long one search for a way to a process of another host may take: the executor asks again.
+const reachTime = time.Second
 
 // ways starts to lead direct links, once.
 func (l *loop) ways() *reach.Reach {
@@ -43,7 +44,7 @@ func (l *loop) lead(id comms.ExecutorID, m *comms.Reach) {
 	answer := func(address string, err error) {
 		reply := &comms.Reached{Req: m.Req, Address: address}
 		if err != nil {
-			reply.Error = err.Error()
+			reply.Error, reply.Gone = err.Error(), errors.Is(err, reach.ErrGone)
 		}
 		l.toExecutor(id, reply)
 	}

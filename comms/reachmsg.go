@@ -17,6 +17,7 @@ type Reached struct {
 	Req     uint64 // as asked
 	Address string // from agent to executor: where to dial, once and soon; or where agents ask
 	Error   string // why there is no way; "" if there is
+	Gone    bool   // nor will there be: the process, or its agent, has ended
 }
 
 // Carried is the next bytes of a direct link; they are the message's body frame.
@@ -41,10 +42,11 @@ func (m *Reach) code(c *Coder) {
 }
 
 func (m *Reached) code(c *Coder) {
-	c.Struct(3, func(c *Coder) {
+	c.Struct(4, func(c *Coder) {
 		Uint(c, &m.Req)
 		String(c, &m.Address)
 		String(c, &m.Error)
+		c.Bool(&m.Gone)
 	})
 }
 

@@ -48,7 +48,8 @@ func (as *answers) flush() {
 type callerLink struct {
 	host  *actorHost
 	link  *comms.Link
-	order uint64 // later links have greater ones
+	order uint64        // later links have greater ones
+	grace time.Duration // for its lines, when it is broken
 	room  chan struct{}
 
 	mu    sync.Mutex

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cascade-run/cascade/comms"
@@ -24,13 +25,23 @@ type actorLine struct {
 	kept   seqmap.Map[*comms.ActorEnd] // answers that it may not have
 }
 
-// lineGrace is how long a line lives whose link is broken: its caller links again at once, when it lives.
-const lineGrace = 5 * time.Second
+// lineGrace is how long a line lives whose link is broken: its caller links again at once, when it lives. One on another
+// host may be cut off, and has farLineGrace: longer than it takes to find a way.
+const (
+	lineGrace    = 5 * time.Second
+	farLineGrace = farGrace + 10*time.Second
+)
 
 var _ comms.Handler = (*actorHost)(nil)
 
 // Up implements comms.Handler.
-func (h *actorHost) Up(link *comms.Link, _ comms.Identity, _ bool) { h.caller(link) }
+func (h *actorHost) Up(link *comms.Link, peer comms.Identity, _ bool) {
+	if h.caller(link); slices.Contains(peer.Features, featureFar) {
+		h.mu.Lock()
+		h.links[link].grace = farLineGrace
+		h.mu.Unlock()
+	}
+}
 
 // caller returns what is known of a link.
 func (h *actorHost) caller(link *comms.Link) *callerLink {
@@ -39,7 +50,7 @@ func (h *actorHost) caller(link *comms.Link) *callerLink {
 	l := h.links[link]
 	if l == nil {
 		h.newest++
-		l = &callerLink{host: h, link: link, order: h.newest, room: make(chan struct{}, 1)}
+		l = &callerLink{host: h, link: link, order: h.newest, room: make(chan struct{}, 1), grace: lineGrace}
 		l.timer = time.AfterFunc(time.Hour, l.late)
 		l.timer.Stop()
 		h.links[link] = l
@@ -172,7 +183,7 @@ func (h *actorHost) lineOf(l *callerLink, it *comms.ActorCall) (*actorLine, erro
 	}
 	if a == nil || it.Name.Number != 1 && it.Class == "" {
 		l.add(comms.ActorEnd{Name: it.Name, Error: &comms.TaskError{Kind: comms.ErrorTask, Codes: []string{comms.CodeActorDead}, Agent: h.exec.welcome.Agent, Task: ActorsFunction,
-			Message: fmt.Sprintf("the actor has ended, or has lost its caller for more than %v", lineGrace)}})
+			Message: fmt.Sprintf("the actor has ended, or has lost its caller for more than %v", l.grace)}})
 		l.arm()
 		return nil, nil
 	}
@@ -217,7 +228,7 @@ func (h *actorHost) nameless(id uint64) *hostedActor {
 // awaited is an actor that another task calls before its maker's link is up, which comes at once when the maker lives. h.mu is held.
 func (h *actorHost) awaited(id uint64) *hostedActor {
 	a := h.nameless(id)
-	context.AfterFunc(h.graced(), func() {
+	context.AfterFunc(h.graced(lineGrace), func() {
 		a.mu.Lock()
 		never := a.maker == nil
 		a.mu.Unlock()
@@ -250,6 +261,10 @@ func (h *actorHost) Down(link *comms.Link, _ error) {
 	h.mu.Lock()
 	l := h.links[link]
 	delete(h.links, link)
+	grace := lineGrace
+	if l != nil {
+		grace = l.grace
+	}
 	all := make([]*actorLine, 0, len(h.lines))
 	for _, line := range h.lines {
 		all = append(all, line)
@@ -270,7 +285,7 @@ func (h *actorHost) Down(link *comms.Link, _ error) {
 		line.actor.mu.Unlock()
 	}
 	if len(broken) > 0 && !over {
-		context.AfterFunc(h.graced(), func() {
+		context.AfterFunc(h.graced(grace), func() {
 			for _, line := range broken {
 				line.actor.mu.Lock()
 				gone := line.link == nil
@@ -284,8 +299,8 @@ func (h *actorHost) Down(link *comms.Link, _ error) {
 }
 
 // graced returns a context that ends when lines have waited long enough for their caller, or with the run.
-func (h *actorHost) graced() context.Context {
-	ctx, cancel := context.WithTimeout(h.ctx, lineGrace)
+func (h *actorHost) graced(grace time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(h.ctx, grace)
 	context.AfterFunc(ctx, cancel)
 	return ctx
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/executor/value"
+	"github.com/cascade-run/cascade/internal/backoff"
 )
 
 // actorProcess is a process with actors, as a run has it. It is a call of the run that makes actors: the agent starts
@@ -142,18 +143,17 @@ func (p *actorProcess) address(d *comms.Desc) error {
 // names, and answers those that it has run from what it keeps.
 func (p *actorProcess) dial() {
 	e := p.of.run.exec
-	ctx, cancel := context.WithTimeout(e.ctx, dialTimeout)
-	defer cancel()
-	cfg := actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p)
 	p.mu.Lock()
-	addr, at, err := p.addr, p.askedAt, error(nil)
+	addr, far := p.addr, p.agent != e.welcome.Agent
 	p.mu.Unlock()
-	if p.agent != e.welcome.Agent {
-		cfg.Pipes = false // the agents carry bytes
-		addr, err = e.reach(ctx, p.agent, at, addr)
-	}
+	cfg := actorLink(e, fmt.Sprintf("caller-%d-%d-%x", os.Getpid(), p.of.run.ID, time.Now().UnixNano()), p)
 	var link *comms.Link
-	if err == nil {
+	var err error
+	if far {
+		link, err = p.dialFar(cfg)
+	} else {
+		ctx, cancel := context.WithTimeout(e.ctx, dialTimeout)
+		defer cancel()
 		link, err = comms.Dial(ctx, addr, cfg)
 	}
 	if err != nil {
@@ -229,6 +229,37 @@ func (p *actorProcess) unanswered() []comms.ActorCall {
 		slices.SortFunc(all[from:], func(a, b comms.ActorCall) int { return cmp.Compare(a.Name.Number, b.Name.Number) })
 	}
 	return all
+}
+
+// farGrace is how long a caller looks for a way to an actor on another host, whose agent may be silent for a moment. The agents
+// themselves give each other up sooner, and with them what the handle holds.
+const farGrace = 15 * time.Second
+
+// featureFar is that of a caller on another host, whose link may break although it lives.
+const featureFar = "far"
+
+// dialFar connects to a process of another host, by way of the agents.
+func (p *actorProcess) dialFar(cfg comms.Config) (*comms.Link, error) {
+	e := p.of.run.exec
+	ctx, cancel := context.WithTimeout(e.ctx, farGrace)
+	defer cancel()
+	p.mu.Lock()
+	addr, at := p.addr, p.askedAt
+	p.mu.Unlock()
+	cfg.Pipes, cfg.Self.Features = false, []string{featureFar} // the agents carry bytes
+	pause := backoff.Backoff{First: 50 * time.Millisecond, Longest: time.Second}
+	for {
+		door, err := e.reach(ctx, p.agent, at, addr)
+		if err == nil {
+			var link *comms.Link
+			if link, err = comms.Dial(ctx, door, cfg); err == nil {
+				return link, nil
+			}
+		}
+		if errors.Is(err, errGone) || p.over() || !pause.Wait(ctx.Done()) {
+			return nil, err
+		}
+	}
 }
 
 // actorLink is the configuration of a direct link. A process that is stopped goes on later; a dead one closes the socket.

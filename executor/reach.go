@@ -16,6 +16,9 @@ type reaches struct {
 	open map[uint64]chan *comms.Reached
 }
 
+// errGone says that there is no way, and that there will be none.
+var errGone = errors.New("no way leads to it")
+
 // reach returns where to dial, once and soon, to come to a process that listens at an address on the host of an agent, which
 // is asked at at. Without an agent it returns where that of this host is asked.
 func (e *Executor) reach(ctx context.Context, agent, at, address string) (string, error) {
@@ -36,7 +39,10 @@ func (e *Executor) reach(ctx context.Context, agent, at, address string) (string
 	e.out.send(&comms.Reach{Req: req, Agent: agent, At: at, Address: address})
 	select {
 	case m := <-came:
-		if m.Error != "" {
+		switch {
+		case m.Gone:
+			return "", fmt.Errorf("%w: %s", errGone, m.Error)
+		case m.Error != "":
 			return "", errors.New(m.Error)
 		}
 		return m.Address, nil

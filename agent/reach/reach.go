@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -32,8 +33,13 @@ type Config struct {
 	Log                 zerolog.Logger
 }
 
-// ErrClosed says that the Reach is closed.
-var ErrClosed = errors.New("ways to other hosts are closed")
+// Errors of ways.
+var (
+	// ErrClosed says that the Reach is closed.
+	ErrClosed = errors.New("ways to other hosts are closed")
+	// ErrGone says that there will be no way either: the process, or its agent, has ended.
+	ErrGone = errors.New("it is gone")
+)
 
 const (
 	doorTime   = 10 * time.Second // for the caller to come to its door
@@ -93,10 +99,10 @@ func (r *Reach) links() comms.Config {
 func (r *Reach) Addr() string { return r.listener.Addr() }
 
 // Open leads a link to a process that listens at an address on the host of an agent, which is reached at at. It returns
-// the address of a door, at which one caller is awaited for some seconds.
+// the address of a door, at which one caller is awaited for some seconds. With ErrGone it is in vain to ask again.
 func (r *Reach) Open(ctx context.Context, agent, at, address string) (string, error) {
 	if at == "" {
-		return "", fmt.Errorf("agent %s leads no links of other hosts to its processes", agent)
+		return "", fmt.Errorf("%w: agent %s leads no links of other hosts to its processes", ErrGone, agent)
 	}
 	s := newStream(r)
 	cfg := r.links()
@@ -108,6 +114,9 @@ func (r *Reach) Open(ctx context.Context, agent, at, address string) (string, er
 		return nil
 	}
 	link, err := comms.Dial(ctx, at, cfg)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) { // its host answers, and nothing listens
+		err = fmt.Errorf("%w: %w", ErrGone, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("reach agent %s: %w", agent, err)
 	}
@@ -173,12 +182,12 @@ func (r *Reach) dial(address string) (net.Conn, error) {
 	path, ok := strings.CutPrefix(address, "ipc://")
 	inside, err := filepath.Rel(r.cfg.Inside, filepath.Clean(path))
 	if !ok || err != nil || !filepath.IsLocal(inside) {
-		return nil, fmt.Errorf("no process of this host that can be reached listens at %s", address)
+		return nil, fmt.Errorf("%w: no process of this host that can be reached listens at %s", ErrGone, address)
 	}
 	c, err := net.DialTimeout("unix", path, processDue)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, errors.New("the process has ended")
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w: the process has ended", ErrGone)
 	case err != nil:
 		return nil, fmt.Errorf("connect to the process: %w", err)
 	}

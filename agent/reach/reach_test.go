@@ -192,19 +192,28 @@ func TestNoWay(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []struct{ name, agent, at, address, want string }{
-		{"a process that has ended", "a", a.Addr(), "ipc://" + a.inside + "/7/actors.sock", "the process has ended"},
-		{"a socket that is no process's", "a", a.Addr(), "ipc://" + outside, "no process of this host that can be reached"},
-		{"a way out of the folder", "a", a.Addr(), "ipc://" + a.inside + "/../outside.sock", "no process of this host that can be reached"},
-		{"no socket", "a", a.Addr(), "tcp://127.0.0.1:1", "no process of this host that can be reached"},
-		{"another agent", "c", a.Addr(), "ipc:///x", "agent c was expected, and agent a answers"},
-		{"an agent that is gone", "closed", closed.Addr(), "ipc:///x", "reach agent closed"},
-		{"no address", "a", "", "ipc:///x", "agent a leads no links of other hosts to its processes"},
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // its backlog takes connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	for _, row := range []struct {
+		name, agent, at, address, want string
+		gone                           bool
+	}{
+		{"a process that has ended", "a", a.Addr(), "ipc://" + a.inside + "/7/actors.sock", "it is gone: the process has ended", true},
+		{"a socket that is no process's", "a", a.Addr(), "ipc://" + outside, "no process of this host that can be reached", true},
+		{"a way out of the folder", "a", a.Addr(), "ipc://" + a.inside + "/../outside.sock", "no process of this host that can be reached", true},
+		{"no socket", "a", a.Addr(), "tcp://127.0.0.1:1", "no process of this host that can be reached", true},
+		{"another agent", "c", a.Addr(), "ipc:///x", "agent c was expected, and agent a answers", false},
+		{"an agent that is gone", "closed", closed.Addr(), "ipc:///x", "reach agent closed", true},
+		{"an agent that is stopped", "mute", "tcp://" + mute.Addr().String(), "ipc:///x", "reach agent mute", false},
+		{"no address", "a", "", "ipc:///x", "agent a leads no links of other hosts to its processes", true},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		door, err := b.Open(ctx, row.agent, row.at, row.address)
 		cancel()
-		if err == nil || !strings.Contains(err.Error(), row.want) {
+		if err == nil || !strings.Contains(err.Error(), row.want) || errors.Is(err, ErrGone) != row.gone {
 			t.Errorf("%s: %q, %v; want %q", row.name, door, err, row.want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/cascade-run/cascade/comms"
@@ -58,7 +59,10 @@ func (s *stream) Message(l *comms.Link, head, body []byte) {
 		s.write(body)
 	case *comms.Reached:
 		var err error
-		if m.Error != "" {
+		switch {
+		case m.Gone:
+			err = fmt.Errorf("%w: %s", ErrGone, m.Error)
+		case m.Error != "":
 			err = errors.New(m.Error)
 		}
 		s.answered(err)
@@ -79,7 +83,7 @@ func (s *stream) take(m *comms.Reach) {
 	c, err := s.reach.dial(m.Address)
 	reply := &comms.Reached{Req: m.Req}
 	if err != nil {
-		reply.Error = err.Error()
+		reply.Error, reply.Gone = strings.TrimPrefix(err.Error(), ErrGone.Error()+": "), errors.Is(err, ErrGone)
 	}
 	if err := s.link.Send(comms.Encode(reply), nil); err != nil {
 		s.link.Abort(err)

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/internal/testing/tier"
 )
 
 // counted is an actor whose handles go from host to host.
@@ -133,6 +136,47 @@ func TestHandlesGoFromHostToHost(t *testing.T) {
 	}
 	if !errors.Is(err, cascade.ErrActorDead) {
 		t.Errorf("behind the death of its host it fails with %v", err)
+	}
+	if err := session.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestActorOverAFreeze freezes the agent of an actor's host for longer than it may be silent, while an actor of another host is
+// called: each call runs once, in order.
+func TestActorOverAFreeze(t *testing.T) {
+	tier.Nightly(t, "depends on how long agents wait for each other")
+	h := New(t)
+	h.Controller()
+	h.Env = []string{agentVar + "=a1"}
+	a1 := h.Agent("--cpu", "1", "--silence", "1s")
+	session, err := h.ReadyClient(1).Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Env = []string{agentVar + "=a2"}
+	a2 := h.SecondAgent("--cpu", "1", "--resource", "at_a2=1", "--silence", "1s")
+	h.ReadyClient(2)
+	ctx := session.Context()
+	far, err := countedMakesTask.Go(ctx, cascade.Resource("at_a2", 1)).Get(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := countedAdd.Go(ctx, far, cascade.Val(1)).Get(ctx); err != nil || n != 1 {
+		t.Fatalf("it comes to %d, %v", n, err)
+	}
+	a2.Signal(syscall.SIGSTOP)
+	var all []cascade.Future[int]
+	for range 1000 {
+		all = append(all, countedAdd.Go(ctx, far, cascade.Val(1)))
+	}
+	a1.Await("agent is away")
+	time.Sleep(1500 * time.Millisecond) // the freeze: longer than one search for a way takes, shorter than agents wait for each other
+	a2.Signal(syscall.SIGCONT)
+	for i, f := range all {
+		if n, err := f.Get(ctx); err != nil || n != i+2 {
+			t.Fatalf("call %d comes to %d, %v", i, n, err)
+		}
 	}
 	if err := session.Close(t.Context()); err != nil {
 		t.Error(err)
