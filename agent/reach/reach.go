@@ -99,7 +99,7 @@ func (r *Reach) links() comms.Config {
 func (r *Reach) Addr() string { return r.listener.Addr() }
 
 // Open leads a link to a process that listens at an address on the host of an agent, which is reached at at. It returns
-// the address of a door, at which one caller is awaited for some seconds. With ErrGone it is in vain to ask again.
+// the address of a door, at which one caller is awaited for some seconds. With ErrGone to ask again has no effect.
 func (r *Reach) Open(ctx context.Context, agent, at, address string) (string, error) {
 	if at == "" {
 		return "", fmt.Errorf("%w: agent %s leads no links of other hosts to its processes", ErrGone, agent)
