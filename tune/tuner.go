@@ -68,6 +68,9 @@ func (t *Tuner) Check() error {
 	if t.Space == nil && t.Searcher == nil && t.Program == nil {
 		return errors.New("the experiment has no space: name parameters, or give it a searcher")
 	}
+	if err := t.Space.Misspelt(); err != nil {
+		return err
+	}
 	if t.Options.KeepBy == "" && t.Options.KeepMin {
 		return errors.New("keep_min without keep_by: name the metric of the best checkpoints")
 	}

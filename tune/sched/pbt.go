@@ -65,6 +65,9 @@ func (s *PBT) Check() error {
 	case len(s.Mutations) == 0:
 		return fmt.Errorf("pbt: there are no mutations, so that a takeover would change nothing")
 	}
+	if err := s.Mutations.Misspelt(); err != nil {
+		return fmt.Errorf("pbt: a mutation: %w", err)
+	}
 	for path, x := range s.Mutations {
 		if _, ok := x.(space.Domain); !ok {
 			return fmt.Errorf("pbt: the mutation %s is %T: use a domain, such as a choice or a range", path, x)
