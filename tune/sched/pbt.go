@@ -76,6 +76,9 @@ func (s *PBT) Check() error {
 	return s.Mutations.Check()
 }
 
+// Parameters are the paths of what it changes.
+func (s *PBT) Parameters() []string { return sortedKeys(s.Mutations) }
+
 // Add begins a member of the population.
 func (s *PBT) Add(_ *core.Board, t *core.Trial) {
 	s.ready()

@@ -78,3 +78,37 @@ func walkMaps(path string, x any, visit func(string, Space)) {
 		}
 	}
 }
+
+// Paths returns the paths of all parameters, of those in choices, too, and of the maps that have them.
+func (s Space) Paths() []string {
+	var all []string
+	walkMaps("", s, func(path string, in Space) {
+		for _, k := range sorted(in) {
+			all = append(all, strings.TrimPrefix(path+"/"+k, "/"))
+		}
+	})
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// computed tells whether a Go function makes the parameter at a path, or one around it: nobody knows what it has.
+func (s Space) computed(path string) bool {
+	found := false
+	walk("", s, func(at string, x any) {
+		_, is := x.(From)
+		found = found || is && strings.HasPrefix(path+"/", at+"/")
+	})
+	return found
+}
+
+// Has returns an error if the space has no parameter at the path, with the one that may have been meant.
+func (s Space) Has(path string) error {
+	known := s.Paths()
+	if slices.Contains(known, path) || s.computed(path) {
+		return nil
+	}
+	if meant := near.Name(path, known); meant != "" {
+		return fmt.Errorf("the space has no parameter %q: did you mean %q?", path, meant)
+	}
+	return fmt.Errorf("the space has no parameter %q: it has %s", path, strings.Join(known, ", "))
+}
