@@ -115,7 +115,7 @@ var ErrDiffers = errors.New("the decision differs from the recorded one")
 func differ(r *journal.Record, actions []core.Action) error {
 	var kept []core.Action
 	for _, a := range actions {
-		if a.Kind != core.Tell {
+		if !a.Kind.Derived() {
 			kept = append(kept, a)
 		}
 	}
@@ -263,6 +263,9 @@ func (x *Experiment) perform(a core.Action) {
 			x.running[at].tell(a)
 			delete(x.running, at)
 		}
+	case core.Warn:
+		x.log("%s", a.Reason)
+		x.notices.put(a)
 	case core.Finish:
 		x.notices.put(a)
 	}

@@ -41,7 +41,7 @@ type Tuner struct {
 	Log       func(text string) // gets a line for what people should know; nil: none
 }
 
-// Notice is what callbacks are told: actions of the kinds Start, Tell, Complete, Recover and Finish.
+// Notice is what callbacks are told: actions of the kinds Start, Tell, Complete, Recover, Warn and Finish.
 type Notice = core.Action
 
 // Callback is told what happens, in order, beside the trials. An error of it is logged and changes nothing.

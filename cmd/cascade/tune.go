@@ -194,6 +194,7 @@ are INTERRUPTED when they ran and no process runs the experiment any more.`,
 			for _, s := range core.Statuses {
 				lines = append(lines, line{stateOf(g, s), g.Count(s)})
 			}
+			a.missing(g)
 			if g.Halted != "" {
 				a.note("the experiment was stopped: %s", g.Halted)
 			}
@@ -252,6 +253,7 @@ or waits.`,
 			if err != nil {
 				return err
 			}
+			a.missing(g)
 			if a.json {
 				return a.printOutcomes(g)
 			}
@@ -261,6 +263,13 @@ or waits.`,
 			}
 			return table(a, lines, "trial", "state", "results", "metric", "config", "attempts", "reason")
 		},
+	}
+}
+
+// missing notes the metrics that rules name and no result has had.
+func (a *app) missing(g *tune.Grid) {
+	for _, text := range g.Missing {
+		a.note("%s", text)
 	}
 }
 

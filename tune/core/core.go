@@ -27,7 +27,7 @@ type Options struct {
 	Stop    []Condition   `json:"stop,omitempty"`   // the first that holds ends a trial
 	Stopper Stopper       `json:"-"`                // nil: none
 	Budget  time.Duration `json:"budget,omitempty"` // for which the experiment may run; 0: no bound
-	Strict  bool          `json:"strict,omitempty"` // a decision for each result, no credit beyond it
+	Strict  bool          `json:"strict,omitempty"` // a decision for each result, no credit beyond it; a first result without a metric that a rule names is an error
 }
 
 // Stopper ends trials, or the experiment. It is deterministic, and its state is what it was told.
@@ -57,6 +57,7 @@ type Core struct {
 	halted             string  // why the experiment stops; empty: it does not
 	finished           bool
 	pins               map[string]int // checkpoints that takeovers need, by name
+	wanted             *wanted
 	out                []Action
 }
 
@@ -70,7 +71,7 @@ func New(o Options, s Scheduler) *Core {
 	if s == nil {
 		s = FIFO{}
 	}
-	c := &Core{opts: o, sched: s, counts: map[Status]int{}, samples: o.Samples, pins: map[string]int{}}
+	c := &Core{opts: o, sched: s, counts: map[Status]int{}, samples: o.Samples, pins: map[string]int{}, wanted: newWanted(&o, s)}
 	c.board = &Board{c}
 	return c
 }
@@ -89,6 +90,9 @@ func (c *Core) Slots() int { return c.slots }
 
 // Now returns the time of the last event.
 func (c *Core) Now() time.Duration { return c.now }
+
+// Missing says which metrics the rules name that no result has had; nothing before the first result.
+func (c *Core) Missing() []string { return c.wanted.says() }
 
 // Halted returns why the experiment stops, or an empty text.
 func (c *Core) Halted() string { return c.halted }

@@ -79,6 +79,9 @@ func (s *PBT) Check() error {
 // Parameters are the paths of what it changes.
 func (s *PBT) Parameters() []string { return sortedKeys(s.Mutations) }
 
+// Reads is what age is; empty: the default, which each result has.
+func (s *PBT) Reads() []string { return []string{s.Time} }
+
 // Add begins a member of the population.
 func (s *PBT) Add(_ *core.Board, t *core.Trial) {
 	s.ready()

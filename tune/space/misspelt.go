@@ -91,7 +91,7 @@ func (s Space) Paths() []string {
 	return slices.Compact(all)
 }
 
-// computed tells whether a Go function makes the parameter at a path, or one around it: nobody knows what it has.
+// computed tells whether a Go function makes the parameter at a path, or one around it: what it has is not known before it is drawn.
 func (s Space) computed(path string) bool {
 	found := false
 	walk("", s, func(at string, x any) {
