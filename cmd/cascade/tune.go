@@ -85,7 +85,7 @@ and all decisions that were made hold. The folder may have been moved.`,
 // tuned runs an experiment, shows how it goes, and prints the best.
 func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Context) (*tune.Experiment, error)) error {
 	best, ended := math.NaN(), 0
-	t.Log = func(text string) { a.note("%s", text) }
+	t.Log = func(text string) { a.note("%s", shortReason(text)) }
 	t.Callbacks = append(t.Callbacks, func(n tune.Notice) error {
 		switch n.Kind {
 		case core.Recover:
@@ -119,10 +119,28 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 	if err := a.printBest(g, tune.Query{}); err != nil && !errors.Is(err, tune.ErrNoResults) && g.Options.Metric != "" {
 		return err
 	}
+	a.checkpointsLost(g)
 	if failed := g.Errors(); len(failed) > 0 {
 		return fmt.Errorf("%w: %d of %d, such as %s: %s", errTrials, len(failed), len(g.Trials), failed[0].Name, shortReason(failed[0].Error))
 	}
 	return nil
+}
+
+// checkpointsLost notes that trials could not save checkpoints.
+func (a *app) checkpointsLost(g *tune.Grid) {
+	var first *tune.Outcome
+	trials, checkpoints := 0, 0
+	for i := range g.Trials {
+		if o := &g.Trials[i]; o.Unsaved > 0 {
+			trials, checkpoints = trials+1, checkpoints+o.Unsaved
+			if first == nil {
+				first = o
+			}
+		}
+	}
+	if first != nil {
+		a.note("%d checkpoints of %d trials were not saved, such as of %s: %s", checkpoints, trials, first.Name, shortReason(first.SaveError))
+	}
 }
 
 // finite tells whether a value counts when trials are compared.
@@ -219,6 +237,9 @@ type trialLine struct {
 
 func trialLineOf(g *tune.Grid, o *tune.Outcome) trialLine {
 	l := trialLine{o.Name, stateOf(g, o.Status), o.Results, "", configText(o), o.Attempts, shortReason(o.Reason)}
+	if o.Unsaved > 0 {
+		l.Reason = strings.TrimPrefix(fmt.Sprintf("%s; %d not saved: %s", l.Reason, o.Unsaved, shortReason(o.SaveError)), "; ")
+	}
 	if o.Last != nil {
 		if x, ok := o.Last.Value(g.Options.Metric); ok {
 			l.Metric = strconv.FormatFloat(x, 'g', 6, 64)
@@ -245,7 +266,7 @@ func (a *app) tuneTrialsCommand() *cobra.Command {
 		Use:   "trials FOLDER",
 		Short: "List the trials of an experiment",
 		Long: `List the trials of an experiment with their last metric, and why each has ended
-or waits.`,
+or waits, or could not save its checkpoints.`,
 		Example: "  cascade tune trials experiments/digits\n  cascade tune trials experiments/digits --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -209,7 +209,10 @@ func (c *Core) saved(t *Trial, e *Event) {
 	if e.Error == "" {
 		c.register(t, e.Name)
 	} else {
-		t.Error = "save " + e.Name + ": " + e.Error
+		t.Unsaved, t.SaveError = t.Unsaved+1, e.Error
+		if t.Unsaved == 1 { // later ones are in its story
+			c.do(Action{Kind: Warn, Trial: t.ID, Attempt: t.Attempt, Reason: fmt.Sprintf("%s could not save %s: %s", TrialName(t.ID), e.Name, e.Error)})
+		}
 		c.deliver(t)
 		if len(t.Checkpoints) == 0 && t.want == pause { // paused without a checkpoint it would begin from its start
 			t.want, t.Reason = goOn, ""
