@@ -183,6 +183,13 @@ func stateOf(g *tune.Grid, s core.Status) core.Status {
 	return s
 }
 
+// outcomeOf is a trial with the state that tables show.
+func outcomeOf(g *tune.Grid, o *tune.Outcome) *tune.Outcome {
+	shown := *o
+	shown.Status = stateOf(g, o.Status)
+	return &shown
+}
+
 func openExperiment(folder string) (*tune.Grid, error) {
 	g, err := tune.Open(folder)
 	if err != nil {
@@ -297,7 +304,7 @@ func (a *app) missing(g *tune.Grid) {
 // printOutcomes prints all that is known of each trial.
 func (a *app) printOutcomes(g *tune.Grid) error {
 	for i := range g.Trials {
-		if err := a.printJSON(&g.Trials[i]); err != nil {
+		if err := a.printJSON(outcomeOf(g, &g.Trials[i])); err != nil {
 			return err
 		}
 	}
@@ -343,7 +350,7 @@ func (a *app) printBest(g *tune.Grid, q tune.Query) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"trial": o, "value": value, "checkpoint": g.Checkpoint(o)})
+		return a.printJSON(map[string]any{"trial": outcomeOf(g, o), "value": value, "checkpoint": g.Checkpoint(o)})
 	}
 	metric := q.Metric
 	if metric == "" {
