@@ -27,7 +27,7 @@ process is killed: resume goes on with it.`,
 		Args:    known,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.tuneRunCommand(), a.tuneResumeCommand(), a.tuneStatusCommand(), a.tuneTrialsCommand(), a.tuneBestCommand(), a.tuneExplainCommand(), a.tuneReplayCommand(), a.tuneExportCommand())
+	c.AddCommand(a.tuneRunCommand(), a.tuneResumeCommand(), a.tuneStopCommand(), a.tuneStatusCommand(), a.tuneTrialsCommand(), a.tuneBestCommand(), a.tuneExplainCommand(), a.tuneReplayCommand(), a.tuneExportCommand())
 	return c
 }
 
@@ -116,6 +116,9 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 		}
 		return err
 	}
+	if g.Halted != "" {
+		a.note("the experiment was stopped: %s", g.Halted)
+	}
 	if err := a.printBest(g, tune.Query{}); err != nil && !errors.Is(err, tune.ErrNoResults) && g.Options.Metric != "" {
 		return err
 	}
@@ -196,6 +199,64 @@ func openExperiment(folder string) (*tune.Grid, error) {
 		return nil, badInputf("%v", err)
 	}
 	return g, nil
+}
+
+// trialNamed reads the number of a trial, or its name.
+func trialNamed(text string) (core.ID, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(text, "t"))
+	if err != nil {
+		return 0, badInputf("%q is no trial: write its number, or its name such as t00003", text)
+	}
+	return core.ID(n), nil
+}
+
+func (a *app) tuneStopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop FOLDER [TRIAL...]",
+		Short: "Stop an experiment that runs, or trials of it",
+		Long: `Stop an experiment that a process of this host runs, or some of its trials. Trials
+that run end in order, and keep their checkpoints. When the command returns the
+order is durable: it holds also if the process is killed. A second time changes
+nothing.
+
+It does not ask: resume --stopped goes on with an experiment that was stopped.`,
+		Example: "  cascade tune stop experiments/digits\n  cascade tune stop experiments/digits t00003 t00007",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var trials []core.ID
+			for _, text := range args[1:] {
+				id, err := trialNamed(text)
+				if err != nil {
+					return err
+				}
+				trials = append(trials, id)
+			}
+			s, err := tune.Stop(c.Context(), args[0], trials...)
+			if errors.Is(err, tune.ErrNotRunning) {
+				return hintedf("go on with: "+a.hint("tune", "resume", args[0]), "%v", err)
+			}
+			if err != nil {
+				return badInputf("%v", err)
+			}
+			if a.json {
+				return a.printJSON(s)
+			}
+			for _, id := range s.Before {
+				fmt.Fprintf(a.out, "trial %s has ended, or is being stopped\n", core.TrialName(id))
+			}
+			for _, id := range s.Trials {
+				fmt.Fprintf(a.out, "trial %s is being stopped\n", core.TrialName(id))
+			}
+			switch {
+			case len(trials) > 0:
+			case s.Ended:
+				fmt.Fprintf(a.out, "the experiment has ended, or is being stopped\n")
+			default:
+				fmt.Fprintf(a.out, "the experiment is being stopped\n")
+			}
+			return nil
+		},
+	}
 }
 
 func (a *app) tuneStatusCommand() *cobra.Command {
@@ -372,11 +433,11 @@ was allowed to train, and which decision ended it, with the numbers behind it.`,
 		Example: "  cascade tune explain experiments/digits t00003",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			n, err := strconv.Atoi(strings.TrimPrefix(args[1], "t"))
+			id, err := trialNamed(args[1])
 			if err != nil {
-				return badInputf("%q is no trial: write its number, or its name such as t00003", args[1])
+				return err
 			}
-			lines, err := tune.Story(args[0], core.ID(n))
+			lines, err := tune.Story(args[0], id)
 			if err != nil {
 				return badInputf("%v", err)
 			}
