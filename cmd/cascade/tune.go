@@ -142,7 +142,7 @@ func (a *app) checkpointsLost(g *tune.Grid) {
 		}
 	}
 	if first != nil {
-		a.note("%d checkpoints of %d trials were not saved, such as of %s: %s", checkpoints, trials, first.Name, shortReason(first.SaveError))
+		a.note("not saved: %s of %s, such as of %s: %s", plural(checkpoints, "checkpoint"), plural(trials, "trial"), first.Name, shortReason(first.SaveError))
 	}
 }
 
@@ -344,6 +344,7 @@ or waits, or could not save its checkpoints.`,
 			}
 			a.missing(g)
 			if a.json {
+				a.checkpointsLost(g)
 				return a.printOutcomes(g)
 			}
 			lines := make([]trialLine, len(g.Trials))

@@ -76,7 +76,7 @@ func TestMisspelt(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"x": {"unifrom": [0, 1]}}`:                            `parameter x: there is no domain "unifrom": did you mean "uniform"?`,
 		`{"m": {"x": {"loguniforms": [0.1, 1]}}}`:               `parameter m/x: there is no domain "loguniforms": did you mean "loguniform"?`,
-		`{"x": {"choise": ["a", "b"]}}`:                         `did you mean "choice"? a parameter choise of one value is written {choise: {choice: [VALUE]}}`,
+		`{"x": {"choise": ["a", "b"]}}`:                         `did you mean "choice"? If not, a parameter choise of one value is written {choise: {choice: [VALUE]}}`,
 		`{"x": {"grid_serch": [1, 2]}}`:                         `did you mean "grid_search"?`,
 		`{"x": {"exrp": "a * 2"}, "a": 1}`:                      `parameter x: there is no domain "exrp": did you mean "expr"?`,
 		`{"x": {"choice": [{"y": {"randn": [0, 1], "q": 1}}]}}`: `parameter x/y: "randn" is the name of a domain, which is alone in its map: the map has q, randn`,

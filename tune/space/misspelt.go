@@ -37,7 +37,7 @@ func misspelt(path, key string, in Space) error {
 		return fmt.Errorf("parameter %s: %q is the name of a domain, which is alone in its map: the map has %s; %s", path, key, strings.Join(sorted(in), ", "), isParameter(key))
 	case alone && isList, alone && strings.ContainsAny(text, "*+/("):
 		if meant := near.Name(key, known); meant != "" && (meant == "expr") == !isList {
-			return fmt.Errorf("parameter %s: there is no domain %q: did you mean %q? %s", path, key, meant, isParameter(key))
+			return fmt.Errorf("parameter %s: there is no domain %q: did you mean %q? If not, %s", path, key, meant, isParameter(key))
 		}
 	}
 	return nil
