@@ -29,6 +29,7 @@ type fileSpec struct {
 	Serve       []string          `json:"serve"`
 	Class       bool              `json:"class"`
 	Searcher    []string          `json:"searcher"`
+	SearcherBy  string            `json:"searcher_metric"`
 	Space       space.Space       `json:"space"`
 	Points      []core.Values     `json:"points_to_evaluate"`
 	Constant    bool              `json:"constant_grid_search"`
@@ -146,7 +147,7 @@ func keys(of reflect.Type) (all []string) {
 func (f *fileSpec) tuner(dir string) (*Tuner, error) {
 	t := &Tuner{Name: f.Name, Storage: filepath.Join(dir, "experiments"), Space: f.Space, Points: points(f.Points), Constant: f.Constant, Limit: f.Limit,
 		Trainable: Command(CommandSpec{Args: f.Command, Env: f.Environment, Dir: dir, Lockstep: f.Lockstep}), Executor: Local(f.Slots),
-		Options: Options{Metric: f.Metric, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
+		Options: Options{Metric: f.Metric, SearcherMetric: f.SearcherBy, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
 			Keep: f.Checkpoints.Keep, KeepBy: f.Checkpoints.By, Every: f.Checkpoints.Every, AtEnd: f.Checkpoints.AtEnd}}
 	if len(f.Serve) > 0 {
 		t.Trainable, t.Reuse = Serve(ServeSpec{Args: f.Serve, Class: f.Class}), true

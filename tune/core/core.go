@@ -8,11 +8,12 @@ import (
 
 // Options are the rules of an experiment. They are the same for all runners of it.
 type Options struct {
-	Metric  string `json:"metric,omitempty"`  // that decides what is better; it may be empty if the scheduler needs none
-	Max     bool   `json:"max,omitempty"`     // more of it is better
-	Samples int    `json:"samples,omitempty"` // trials; -1: until the searcher has no more
-	Ahead   int    `json:"ahead,omitempty"`   // so many trials are suggested before there is a slot for them
-	Seed    int64  `json:"seed,omitempty"`
+	Metric         string `json:"metric,omitempty"`          // that decides what is better; it may be empty if the scheduler needs none
+	Max            bool   `json:"max,omitempty"`             // more of it is better
+	SearcherMetric string `json:"searcher_metric,omitempty"` // that a searcher goes by, if it has one of its own
+	Samples        int    `json:"samples,omitempty"`         // trials; -1: until the searcher has no more
+	Ahead          int    `json:"ahead,omitempty"`           // so many trials are suggested before there is a slot for them
+	Seed           int64  `json:"seed,omitempty"`
 
 	MaxFailures int  `json:"max_failures,omitempty"` // failures of one trial after which it runs again; -1: no bound
 	FailFast    bool `json:"fail_fast,omitempty"`    // the first trial that ends with an error ends all

@@ -36,6 +36,7 @@ func newWanted(o *Options, s Scheduler) *wanted {
 	if o.Lenient { // else a result without it is an error of its trial
 		add("the experiment", o.Metric)
 	}
+	add("the searcher", o.SearcherMetric)
 	for _, c := range o.Stop {
 		add("stop", c.Key)
 	}

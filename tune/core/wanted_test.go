@@ -35,6 +35,8 @@ func TestMetricsOfRules(t *testing.T) {
 		{"time of a scheduler, and the rule of checkpoints", core.Options{KeepBy: "val/loss", Metric: "loss"}, &sched.ASHA{Time: "epoch"}, "warn 0, go 0",
 			[]string{`the scheduler names the metric "epoch", which no result has had as a number` + loss,
 				`the rule of checkpoints names the metric "val/loss", which no result has had as a number` + loss}, core.Values{"loss": 1.0, "epoch": 2.0}, 1},
+		{"a searcher", core.Options{Metric: "loss", SearcherMetric: "losss"}, nil, "warn 0, go 0",
+			[]string{`the searcher names the metric "losss", which no result has had as a number (did you mean "loss"?)` + loss}, first, 1},
 		{"a stopper", core.Options{Stopper: core.Any{&core.TrialPlateau{Metric: "acc2"}}}, nil, "warn 0, go 0",
 			[]string{`the stopper names the metric "acc2", which no result has had as a number (did you mean "acc"?)` + loss}, first, 1},
 	} {

@@ -116,6 +116,11 @@ class Steps(tune.Trainable):
         self.n = checkpoint["n"]
 
 
+class One(Searcher):
+    def suggest(self, trial_id):
+        return {"x": 1} if trial_id == "0" else FINISHED
+
+
 class Unsaved(Steps):
     def save_checkpoint(self, checkpoint_dir):
         raise OSError("no room")
@@ -227,6 +232,7 @@ def refusals():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         search("loss", odd, {"x": 1}, "n", run={"stop": {"los": 0.1}})
+        search("searched", odd, {}, "n", search_alg=One("los"))
         search("unsaved", Unsaved, {"x": 1}, "n", run={"checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=2)})
     print("warned", [str(w.message).replace(FOLDER, "FOLDER") for w in said])
     print("NaN", tune.Tuner.restore(os.path.join(FOLDER, "nan")).get_results().get_best_result(mode="min", filter_nan_and_inf=False).metrics["n"])

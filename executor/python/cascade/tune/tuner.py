@@ -184,13 +184,15 @@ class Tuner:
             file["space"], file["searcher"] = {}, [sys.executable, "-m", "cascade.tune.searcher", "{experiment}"]
         return file
 
-    def _keep_searcher(self, folder: str, file: Mapping[str, Any]) -> None:
+    def _keep_searcher(self, folder: str, file: dict[str, Any]) -> None:
         """Writes a searcher that is a process into the folder of the experiment."""
         search, _ = unlimited(self._tune.search_alg)
         if "searcher" not in file or search is None:
             return
         if not search.set_search_properties(file["metric"] or None, file["mode"], self._space):
             raise TuneError(f"{type(search).__name__} cannot use this metric and space")
+        if search.metric and search.metric != file["metric"]:
+            file["searcher_metric"] = search.metric
         import cloudpickle
 
         with open(os.path.join(folder, "searcher.pickle"), "wb") as f:
