@@ -29,6 +29,7 @@ type Experiment struct {
 	base    time.Duration // for how long it ran before
 	begun   time.Time
 	events  chan core.Event
+	orders  chan order // of other processes
 	ctx     context.Context
 	cancel  context.CancelFunc
 	over    chan struct{} // the loop has ended
@@ -54,7 +55,7 @@ type place struct {
 const most = 256 // events of one commit
 
 func newExperiment(t *Tuner, folder string, c *core.Core, s search.Searcher) *Experiment {
-	return &Experiment{tuner: t, folder: folder, core: c, searcher: s, events: make(chan core.Event, 4*most), over: make(chan struct{}), told: make(chan struct{}), running: map[place]*attempts{}}
+	return &Experiment{tuner: t, folder: folder, core: c, searcher: s, events: make(chan core.Event, 4*most), orders: make(chan order), over: make(chan struct{}), told: make(chan struct{}), running: map[place]*attempts{}}
 }
 
 // replay has an event of the journal happen once more. Nothing is done, and the searcher hears what it heard.
@@ -115,7 +116,7 @@ var ErrDiffers = errors.New("the decision differs from the recorded one")
 func differ(r *journal.Record, actions []core.Action) error {
 	var kept []core.Action
 	for _, a := range actions {
-		if a.Kind != core.Tell {
+		if !a.Kind.Derived() {
 			kept = append(kept, a)
 		}
 	}
@@ -169,6 +170,7 @@ func (x *Experiment) begin(ctx context.Context, redo core.Redo) {
 	x.aside.Add(2)
 	go x.suggest()
 	go x.notify()
+	x.listen()
 	go x.loop(core.Event{Kind: core.Begun, Slots: x.tuner.Executor.Slots(), Redo: redo})
 }
 
@@ -199,6 +201,9 @@ func (x *Experiment) loop(first core.Event) {
 			batch = append(batch, e)
 		case <-budget:
 			batch = append(batch, core.Event{Kind: core.Ticked})
+		case o := <-x.orders:
+			err = x.obey(o)
+			continue
 		case <-x.ctx.Done():
 			err = fmt.Errorf("the experiment in %s was interrupted, resume it to go on: %w", x.folder, context.Cause(x.ctx))
 			continue
@@ -263,6 +268,9 @@ func (x *Experiment) perform(a core.Action) {
 			x.running[at].tell(a)
 			delete(x.running, at)
 		}
+	case core.Warn:
+		x.log("%s", a.Reason)
+		x.notices.put(a)
 	case core.Finish:
 		x.notices.put(a)
 	}

@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +29,7 @@ type fileSpec struct {
 	Serve       []string          `json:"serve"`
 	Class       bool              `json:"class"`
 	Searcher    []string          `json:"searcher"`
+	SearcherBy  string            `json:"searcher_metric"`
 	Space       space.Space       `json:"space"`
 	Points      []core.Values     `json:"points_to_evaluate"`
 	Constant    bool              `json:"constant_grid_search"`
@@ -46,13 +46,15 @@ type fileSpec struct {
 	FailFast    bool              `json:"fail_fast"`
 	Lenient     bool              `json:"lenient"`
 	Strict      bool              `json:"strict"`
-	Checkpoints struct {
-		Keep  int    `json:"keep"`
-		By    string `json:"by"`
-		Mode  string `json:"mode"`
-		Every int    `json:"every"`
-		AtEnd bool   `json:"at_end"`
-	} `json:"checkpoints"`
+	Checkpoints fileCheckpoints   `json:"checkpoints"`
+}
+
+type fileCheckpoints struct {
+	Keep  int    `json:"keep"`
+	By    string `json:"by"`
+	Mode  string `json:"mode"`
+	Every int    `json:"every"`
+	AtEnd bool   `json:"at_end"`
 }
 
 // ReadFile reads the description of an experiment in YAML, whose trainable is a program. The program runs in the folder
@@ -79,6 +81,14 @@ func parse(text []byte, dir string) (*Tuner, error) {
 		return nil, err
 	}
 	if top, ok := tree.(map[string]any); ok {
+		if err := onlyKeys("", top, reflect.TypeFor[fileSpec]()); err != nil {
+			return nil, err
+		}
+		if in, ok := top["checkpoints"].(map[string]any); ok {
+			if err := onlyKeys("checkpoints: ", in, reflect.TypeFor[fileCheckpoints]()); err != nil {
+				return nil, err
+			}
+		}
 		for _, key := range []string{"space", "points_to_evaluate"} { // here 1.0 is a float; a count is a count also as 1e3
 			if x, ok := top[key]; ok {
 				top[key] = space.Exact(x)
@@ -90,23 +100,14 @@ func parse(text []byte, dir string) (*Tuner, error) {
 		return nil, err
 	}
 	f := fileSpec{Mode: "min"}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&f); err != nil {
-		return nil, unknownKey(err)
+	if err := json.Unmarshal(b, &f); err != nil {
+		return nil, wrongType(err)
 	}
 	return f.tuner(dir)
 }
 
-// unknownKey says in words of YAML what the decoder says in words of JSON.
-func unknownKey(err error) error {
-	if _, key, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		name := strings.Trim(key, `"`)
-		if meant := near.Name(name, keys()); meant != "" {
-			return fmt.Errorf("there is no key %s: did you mean %q?", key, meant)
-		}
-		return fmt.Errorf("there is no key %s", key)
-	}
+// wrongType says in words of YAML what the decoder says in words of JSON.
+func wrongType(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("key %s: it is a %s", wrong.Field, wrong.Value)
@@ -114,25 +115,39 @@ func unknownKey(err error) error {
 	return err
 }
 
-// keys are those of a file, and of its checkpoints.
-func keys() (all []string) {
-	var in func(t reflect.Type)
-	in = func(t reflect.Type) {
-		for f := range t.Fields() {
-			all = append(all, f.Tag.Get("json"))
-			if f.Type.Kind() == reflect.Struct {
-				in(f.Type)
-			}
+// onlyKeys returns an error for a key of a map that a struct does not read, with the one that may have been meant.
+func onlyKeys[V any](in string, m map[string]V, of reflect.Type) error {
+	known := keys(of)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if slices.Contains(known, key) {
+			continue
+		}
+		if meant := near.Name(key, known); meant != "" {
+			return fmt.Errorf("%sthere is no key %q: did you mean %q?", in, key, meant)
+		}
+		if len(known) == 0 {
+			return fmt.Errorf("%sthere is no key %q: it has none", in, key)
+		}
+		return fmt.Errorf("%sthere is no key %q: use %s", in, key, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// keys are those that a struct reads.
+func keys(of reflect.Type) (all []string) {
+	for f := range of.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			all = append(all, name)
 		}
 	}
-	in(reflect.TypeFor[fileSpec]())
+	slices.Sort(all)
 	return all
 }
 
 func (f *fileSpec) tuner(dir string) (*Tuner, error) {
 	t := &Tuner{Name: f.Name, Storage: filepath.Join(dir, "experiments"), Space: f.Space, Points: points(f.Points), Constant: f.Constant, Limit: f.Limit,
 		Trainable: Command(CommandSpec{Args: f.Command, Env: f.Environment, Dir: dir, Lockstep: f.Lockstep}), Executor: Local(f.Slots),
-		Options: Options{Metric: f.Metric, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
+		Options: Options{Metric: f.Metric, SearcherMetric: f.SearcherBy, Samples: f.Samples, Seed: f.Seed, MaxFailures: f.MaxFailures, FailFast: f.FailFast, Lenient: f.Lenient, Strict: f.Strict,
 			Keep: f.Checkpoints.Keep, KeepBy: f.Checkpoints.By, Every: f.Checkpoints.Every, AtEnd: f.Checkpoints.AtEnd}}
 	if len(f.Serve) > 0 {
 		t.Trainable, t.Reuse = Serve(ServeSpec{Args: f.Serve, Class: f.Class}), true

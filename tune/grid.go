@@ -28,6 +28,8 @@ type Outcome struct {
 	Reason      string            `json:"reason,omitempty"`
 	Error       string            `json:"error,omitempty"`
 	Checkpoints []core.Checkpoint `json:"checkpoints,omitempty"`
+	Unsaved     int               `json:"unsaved,omitempty"`    // checkpoints that could not be saved
+	SaveError   string            `json:"save_error,omitempty"` // why the last of them could not
 
 	trial *core.Trial
 }
@@ -38,6 +40,7 @@ type Grid struct {
 	Options Options
 	Trials  []Outcome // by their number
 	Halted  string    // why the experiment was stopped; empty: it was not
+	Missing []string  // metrics that rules name and no result has had: a text for each
 
 	// Interrupted says that the experiment has not ended, and that no process ran it when it was opened.
 	Interrupted bool
@@ -48,10 +51,11 @@ type Grid struct {
 }
 
 func newGrid(folder string, c *core.Core, o Options) *Grid {
-	g := &Grid{Folder: folder, Options: o, Halted: c.Halted()}
+	g := &Grid{Folder: folder, Options: o, Halted: c.Halted(), Missing: c.Missing()}
 	for _, t := range c.Trials() {
 		g.Trials = append(g.Trials, Outcome{ID: t.ID, Name: core.TrialName(t.ID), Status: t.Status, Phase: t.Phase, Config: t.Config, Tag: t.Tag, Last: t.Last,
-			Results: len(t.Scores), Attempts: t.Attempt, Failures: t.Failures, End: t.End, Reason: t.Reason, Error: t.Error, Checkpoints: t.Checkpoints, trial: t})
+			Results: len(t.Scores), Attempts: t.Attempt, Failures: t.Failures, End: t.End, Reason: t.Reason, Error: t.Error, Checkpoints: t.Checkpoints,
+			Unsaved: t.Unsaved, SaveError: t.SaveError, trial: t})
 	}
 	return g
 }

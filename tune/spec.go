@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,10 +109,11 @@ func (s *SchedulerSpec) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	s.Scheduler = fresh()
-	d := json.NewDecoder(bytes.NewReader(rest))
-	d.DisallowUnknownFields()
-	if err := d.Decode(s.Scheduler); err != nil {
-		return fmt.Errorf("scheduler %s: %w", name, err)
+	if err := onlyKeys("scheduler "+name+": ", m, reflect.TypeOf(s.Scheduler).Elem()); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(rest, s.Scheduler); err != nil {
+		return fmt.Errorf("scheduler %s: %w", name, wrongType(err))
 	}
 	return nil
 }

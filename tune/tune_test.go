@@ -44,6 +44,19 @@ var line = tune.Register("test-line", func(ctx context.Context, t *tune.Trial) e
 	return nil
 })
 
+// gated trains when its gate is open.
+var (
+	gate  chan struct{}
+	gated = tune.Register("test-gated", func(ctx context.Context, t *tune.Trial) error {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return t.Report(ctx, tune.Metrics{"loss": 1})
+	})
+)
+
 // counter is a class that saves how far it has come.
 type counter struct {
 	N    int
@@ -235,6 +248,7 @@ func TestInterrupted(t *testing.T) {
 func TestOpenTellsWhoWasInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "o")
+	gate = make(chan struct{})
 	opened := func(when string, want bool) {
 		g, err := tune.Open(folder)
 		if err != nil || g.Interrupted != want {
@@ -243,7 +257,7 @@ func TestOpenTellsWhoWasInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	tuner := &tune.Tuner{Name: "o", Storage: dir, Trainable: line, Space: space.Space{"x": space.Uniform(0, 1)}, Options: tune.Options{Metric: "loss", Samples: 3}, Executor: tune.Local(1)}
+	tuner := &tune.Tuner{Name: "o", Storage: dir, Trainable: gated, Space: space.Space{"x": space.Uniform(0, 1)}, Options: tune.Options{Metric: "loss", Samples: 3}, Executor: tune.Local(1)}
 	tuner.Callbacks = []tune.Callback{func(n tune.Notice) error {
 		if n.Kind == core.Start {
 			opened("while it runs", false)
@@ -255,6 +269,7 @@ func TestOpenTellsWhoWasInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	opened("after its interruption", true)
+	close(gate)
 	tuner.Callbacks = nil
 	if _, err := tuner.Resume(t.Context(), folder, core.Redo{}); err != nil {
 		t.Fatal(err)

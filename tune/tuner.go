@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
+	"github.com/cascade-run/cascade/internal/near"
 	"github.com/cascade-run/cascade/tune/core"
 	"github.com/cascade-run/cascade/tune/journal"
 	"github.com/cascade-run/cascade/tune/search"
@@ -37,7 +41,7 @@ type Tuner struct {
 	Log       func(text string) // gets a line for what people should know; nil: none
 }
 
-// Notice is what callbacks are told: actions of the kinds Start, Tell, Complete, Recover and Finish.
+// Notice is what callbacks are told: actions of the kinds Start, Tell, Complete, Recover, Warn and Finish.
 type Notice = core.Action
 
 // Callback is told what happens, in order, beside the trials. An error of it is logged and changes nothing.
@@ -68,10 +72,43 @@ func (t *Tuner) Check() error {
 	if t.Space == nil && t.Searcher == nil && t.Program == nil {
 		return errors.New("the experiment has no space: name parameters, or give it a searcher")
 	}
+	if err := t.misspelt(); err != nil {
+		return err
+	}
 	if t.Options.KeepBy == "" && t.Options.KeepMin {
 		return errors.New("keep_min without keep_by: name the metric of the best checkpoints")
 	}
 	return checked(t.Scheduler)
+}
+
+var placeholder = regexp.MustCompile(`\{([\w./-]+)\}`)
+
+// misspelt says which names mean nothing: of domains, of parameters that a scheduler changes, and that a program gets.
+func (t *Tuner) misspelt() error {
+	if err := t.Space.Misspelt(); err != nil {
+		return err
+	}
+	if t.Searcher != nil || t.Program != nil || len(t.Space) == 0 {
+		return nil // it knows the parameters
+	}
+	if s, ok := t.Scheduler.(interface{ Parameters() []string }); ok {
+		for _, path := range s.Parameters() {
+			if err := t.Space.Has(path); err != nil {
+				return fmt.Errorf("the scheduler changes %s: %w", path, err)
+			}
+		}
+	}
+	if t.Trainable.Command == nil {
+		return nil
+	}
+	texts := slices.Concat(t.Trainable.Command.Args, slices.Sorted(maps.Values(t.Trainable.Command.Env)))
+	for _, m := range placeholder.FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {
+		known := t.Space.Paths() // others in braces may be text of the program
+		if meant := near.Name(m[1], known); meant != "" && !slices.Contains(known, m[1]) {
+			return fmt.Errorf("the program gets %s: the space has no parameter %q: did you mean %q?", m[0], m[1], meant)
+		}
+	}
+	return nil
 }
 
 // Run runs a new experiment to its end and returns its results. When ctx ends the experiment is interrupted, and

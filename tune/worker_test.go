@@ -3,6 +3,8 @@ package tune_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -111,8 +113,12 @@ func (d deaf) Close() { *d.closed = true }
 // TestDeafWorker has a worker never stop its attempt: the experiment ends, and gives the worker up.
 func TestDeafWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closed := false
-		g, err := (&tune.Tuner{Name: "deaf", Storage: t.TempDir(), Trainable: line, Space: space.Space{"x": 1}, Executor: deaf{&closed},
+		storage, closed := t.TempDir(), false
+		// The clock of the test stands still while a socket is listened on, so its name is taken: an experiment runs without it.
+		if err := os.MkdirAll(filepath.Join(storage, "deaf", tune.SocketFile, "taken"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		g, err := (&tune.Tuner{Name: "deaf", Storage: storage, Trainable: line, Space: space.Space{"x": 1}, Executor: deaf{&closed},
 			Options: tune.Options{Stop: []core.Condition{{Key: "loss", Value: 1}}}}).Run(t.Context())
 		if err != nil || g.Count(core.Terminated) != 1 || !closed {
 			t.Errorf("%v, and the worker is closed: %v", err, closed)

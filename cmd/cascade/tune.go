@@ -27,7 +27,7 @@ process is killed: resume goes on with it.`,
 		Args:    known,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.tuneRunCommand(), a.tuneResumeCommand(), a.tuneStatusCommand(), a.tuneTrialsCommand(), a.tuneBestCommand(), a.tuneExplainCommand(), a.tuneReplayCommand(), a.tuneExportCommand())
+	c.AddCommand(a.tuneRunCommand(), a.tuneResumeCommand(), a.tuneStopCommand(), a.tuneStatusCommand(), a.tuneTrialsCommand(), a.tuneBestCommand(), a.tuneExplainCommand(), a.tuneReplayCommand(), a.tuneExportCommand())
 	return c
 }
 
@@ -85,7 +85,7 @@ and all decisions that were made hold. The folder may have been moved.`,
 // tuned runs an experiment, shows how it goes, and prints the best.
 func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Context) (*tune.Experiment, error)) error {
 	best, ended := math.NaN(), 0
-	t.Log = func(text string) { a.note("%s", text) }
+	t.Log = func(text string) { a.note("%s", shortReason(text)) }
 	t.Callbacks = append(t.Callbacks, func(n tune.Notice) error {
 		switch n.Kind {
 		case core.Recover:
@@ -116,13 +116,34 @@ func (a *app) tuned(ctx context.Context, t *tune.Tuner, start func(context.Conte
 		}
 		return err
 	}
+	if g.Halted != "" {
+		a.note("the experiment was stopped: %s", g.Halted)
+	}
 	if err := a.printBest(g, tune.Query{}); err != nil && !errors.Is(err, tune.ErrNoResults) && g.Options.Metric != "" {
 		return err
 	}
+	a.checkpointsLost(g)
 	if failed := g.Errors(); len(failed) > 0 {
 		return fmt.Errorf("%w: %d of %d, such as %s: %s", errTrials, len(failed), len(g.Trials), failed[0].Name, shortReason(failed[0].Error))
 	}
 	return nil
+}
+
+// checkpointsLost notes that trials could not save checkpoints.
+func (a *app) checkpointsLost(g *tune.Grid) {
+	var first *tune.Outcome
+	trials, checkpoints := 0, 0
+	for i := range g.Trials {
+		if o := &g.Trials[i]; o.Unsaved > 0 {
+			trials, checkpoints = trials+1, checkpoints+o.Unsaved
+			if first == nil {
+				first = o
+			}
+		}
+	}
+	if first != nil {
+		a.note("not saved: %s of %s, such as of %s: %s", plural(checkpoints, "checkpoint"), plural(trials, "trial"), first.Name, shortReason(first.SaveError))
+	}
 }
 
 // finite tells whether a value counts when trials are compared.
@@ -165,12 +186,77 @@ func stateOf(g *tune.Grid, s core.Status) core.Status {
 	return s
 }
 
+// outcomeOf is a trial with the state that tables show.
+func outcomeOf(g *tune.Grid, o *tune.Outcome) *tune.Outcome {
+	shown := *o
+	shown.Status = stateOf(g, o.Status)
+	return &shown
+}
+
 func openExperiment(folder string) (*tune.Grid, error) {
 	g, err := tune.Open(folder)
 	if err != nil {
 		return nil, badInputf("%v", err)
 	}
 	return g, nil
+}
+
+// trialNamed reads the number of a trial, or its name.
+func trialNamed(text string) (core.ID, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(text, "t"))
+	if err != nil {
+		return 0, badInputf("%q is no trial: write its number, or its name such as t00003", text)
+	}
+	return core.ID(n), nil
+}
+
+func (a *app) tuneStopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop FOLDER [TRIAL...]",
+		Short: "Stop an experiment that runs, or trials of it",
+		Long: `Stop an experiment that a process of this host runs, or some of its trials. Trials
+that run end in order, and keep their checkpoints. When the command returns the
+order is durable: it holds also if the process is killed. A second time changes
+nothing.
+
+It does not ask: resume --stopped goes on with an experiment that was stopped.`,
+		Example: "  cascade tune stop experiments/digits\n  cascade tune stop experiments/digits t00003 t00007",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var trials []core.ID
+			for _, text := range args[1:] {
+				id, err := trialNamed(text)
+				if err != nil {
+					return err
+				}
+				trials = append(trials, id)
+			}
+			s, err := tune.Stop(c.Context(), args[0], trials...)
+			if errors.Is(err, tune.ErrNotRunning) {
+				return hintedf("go on with: "+a.hint("tune", "resume", args[0]), "%v", err)
+			}
+			if err != nil {
+				return badInputf("%v", err)
+			}
+			if a.json {
+				return a.printJSON(s)
+			}
+			for _, id := range s.Before {
+				fmt.Fprintf(a.out, "trial %s has ended, or is being stopped\n", core.TrialName(id))
+			}
+			for _, id := range s.Trials {
+				fmt.Fprintf(a.out, "trial %s is being stopped\n", core.TrialName(id))
+			}
+			switch {
+			case len(trials) > 0:
+			case s.Ended:
+				fmt.Fprintf(a.out, "the experiment has ended, or is being stopped\n")
+			default:
+				fmt.Fprintf(a.out, "the experiment is being stopped\n")
+			}
+			return nil
+		},
+	}
 }
 
 func (a *app) tuneStatusCommand() *cobra.Command {
@@ -194,6 +280,7 @@ are INTERRUPTED when they ran and no process runs the experiment any more.`,
 			for _, s := range core.Statuses {
 				lines = append(lines, line{stateOf(g, s), g.Count(s)})
 			}
+			a.missing(g)
 			if g.Halted != "" {
 				a.note("the experiment was stopped: %s", g.Halted)
 			}
@@ -218,6 +305,9 @@ type trialLine struct {
 
 func trialLineOf(g *tune.Grid, o *tune.Outcome) trialLine {
 	l := trialLine{o.Name, stateOf(g, o.Status), o.Results, "", configText(o), o.Attempts, shortReason(o.Reason)}
+	if o.Unsaved > 0 {
+		l.Reason = strings.TrimPrefix(fmt.Sprintf("%s; %d not saved: %s", l.Reason, o.Unsaved, shortReason(o.SaveError)), "; ")
+	}
 	if o.Last != nil {
 		if x, ok := o.Last.Value(g.Options.Metric); ok {
 			l.Metric = strconv.FormatFloat(x, 'g', 6, 64)
@@ -244,7 +334,7 @@ func (a *app) tuneTrialsCommand() *cobra.Command {
 		Use:   "trials FOLDER",
 		Short: "List the trials of an experiment",
 		Long: `List the trials of an experiment with their last metric, and why each has ended
-or waits.`,
+or waits, or could not save its checkpoints.`,
 		Example: "  cascade tune trials experiments/digits\n  cascade tune trials experiments/digits --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -252,7 +342,9 @@ or waits.`,
 			if err != nil {
 				return err
 			}
+			a.missing(g)
 			if a.json {
+				a.checkpointsLost(g)
 				return a.printOutcomes(g)
 			}
 			lines := make([]trialLine, len(g.Trials))
@@ -264,10 +356,17 @@ or waits.`,
 	}
 }
 
+// missing notes the metrics that rules name and no result has had.
+func (a *app) missing(g *tune.Grid) {
+	for _, text := range g.Missing {
+		a.note("%s", text)
+	}
+}
+
 // printOutcomes prints all that is known of each trial.
 func (a *app) printOutcomes(g *tune.Grid) error {
 	for i := range g.Trials {
-		if err := a.printJSON(&g.Trials[i]); err != nil {
+		if err := a.printJSON(outcomeOf(g, &g.Trials[i])); err != nil {
 			return err
 		}
 	}
@@ -313,7 +412,7 @@ func (a *app) printBest(g *tune.Grid, q tune.Query) error {
 		return err
 	}
 	if a.json {
-		return a.printJSON(map[string]any{"trial": o, "value": value, "checkpoint": g.Checkpoint(o)})
+		return a.printJSON(map[string]any{"trial": outcomeOf(g, o), "value": value, "checkpoint": g.Checkpoint(o)})
 	}
 	metric := q.Metric
 	if metric == "" {
@@ -335,11 +434,11 @@ was allowed to train, and which decision ended it, with the numbers behind it.`,
 		Example: "  cascade tune explain experiments/digits t00003",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
-			n, err := strconv.Atoi(strings.TrimPrefix(args[1], "t"))
+			id, err := trialNamed(args[1])
 			if err != nil {
-				return badInputf("%q is no trial: write its number, or its name such as t00003", args[1])
+				return err
 			}
-			lines, err := tune.Story(args[0], core.ID(n))
+			lines, err := tune.Story(args[0], id)
 			if err != nil {
 				return badInputf("%v", err)
 			}

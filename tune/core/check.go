@@ -78,5 +78,6 @@ func (c *Core) Check() error {
 	if c.finished && counts[Pending]+counts[Running]+counts[Paused] > 0 {
 		wrong("the experiment has ended and %v have not", counts)
 	}
+	errs = append(errs, c.wanted.check())
 	return errors.Join(errs...)
 }

@@ -8,11 +8,12 @@ import (
 
 // Options are the rules of an experiment. They are the same for all runners of it.
 type Options struct {
-	Metric  string `json:"metric,omitempty"`  // that decides what is better; it may be empty if the scheduler needs none
-	Max     bool   `json:"max,omitempty"`     // more of it is better
-	Samples int    `json:"samples,omitempty"` // trials; -1: until the searcher has no more
-	Ahead   int    `json:"ahead,omitempty"`   // so many trials are suggested before there is a slot for them
-	Seed    int64  `json:"seed,omitempty"`
+	Metric         string `json:"metric,omitempty"`          // that decides what is better; it may be empty if the scheduler needs none
+	Max            bool   `json:"max,omitempty"`             // more of it is better
+	SearcherMetric string `json:"searcher_metric,omitempty"` // that a searcher goes by, if it has one of its own
+	Samples        int    `json:"samples,omitempty"`         // trials; -1: until the searcher has no more
+	Ahead          int    `json:"ahead,omitempty"`           // so many trials are suggested before there is a slot for them
+	Seed           int64  `json:"seed,omitempty"`
 
 	MaxFailures int  `json:"max_failures,omitempty"` // failures of one trial after which it runs again; -1: no bound
 	FailFast    bool `json:"fail_fast,omitempty"`    // the first trial that ends with an error ends all
@@ -27,7 +28,7 @@ type Options struct {
 	Stop    []Condition   `json:"stop,omitempty"`   // the first that holds ends a trial
 	Stopper Stopper       `json:"-"`                // nil: none
 	Budget  time.Duration `json:"budget,omitempty"` // for which the experiment may run; 0: no bound
-	Strict  bool          `json:"strict,omitempty"` // a decision for each result, no credit beyond it
+	Strict  bool          `json:"strict,omitempty"` // a decision for each result, no credit beyond it; a first result without a metric that a rule names is an error
 }
 
 // Stopper ends trials, or the experiment. It is deterministic, and its state is what it was told.
@@ -57,6 +58,7 @@ type Core struct {
 	halted             string  // why the experiment stops; empty: it does not
 	finished           bool
 	pins               map[string]int // checkpoints that takeovers need, by name
+	wanted             *wanted
 	out                []Action
 }
 
@@ -70,7 +72,7 @@ func New(o Options, s Scheduler) *Core {
 	if s == nil {
 		s = FIFO{}
 	}
-	c := &Core{opts: o, sched: s, counts: map[Status]int{}, samples: o.Samples, pins: map[string]int{}}
+	c := &Core{opts: o, sched: s, counts: map[Status]int{}, samples: o.Samples, pins: map[string]int{}, wanted: newWanted(&o, s)}
 	c.board = &Board{c}
 	return c
 }
@@ -89,6 +91,9 @@ func (c *Core) Slots() int { return c.slots }
 
 // Now returns the time of the last event.
 func (c *Core) Now() time.Duration { return c.now }
+
+// Missing says which metrics the rules name that no result has had; nothing before the first result.
+func (c *Core) Missing() []string { return c.wanted.says() }
 
 // Halted returns why the experiment stops, or an empty text.
 func (c *Core) Halted() string { return c.halted }

@@ -79,8 +79,12 @@ const (
 	Tell     ActionKind = "tell"     // searcher, callbacks and loggers: Results from number Index of the trial's history
 	Complete ActionKind = "complete" // tell searcher, callbacks and loggers: the trial has ended as End. N 1: the searcher has heard of an end before
 	Recover  ActionKind = "recover"  // tell callbacks and loggers: it failed, and runs again
+	Warn     ActionKind = "warn"     // callbacks and loggers of something that is probably not meant: Reason
 	Finish   ActionKind = "finish"   // the experiment has ended
 )
+
+// Derived tells whether a journal leaves the action out, because it repeats events and changes nothing.
+func (k ActionKind) Derived() bool { return k == Tell || k == Warn }
 
 // End says how a trial ended.
 type End string

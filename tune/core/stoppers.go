@@ -39,6 +39,9 @@ func (p *TrialPlateau) Stop(id ID, r *Result) (bool, string) {
 	return d < p.Deviation, fmt.Sprintf("its last %d values of %s deviate by %g", p.Results, p.Metric, d)
 }
 
+// Reads is the metric.
+func (p *TrialPlateau) Reads() []string { return []string{p.Metric} }
+
 // StopAll does not end the experiment.
 func (*TrialPlateau) StopAll() (bool, string) { return false, "" }
 
@@ -76,6 +79,9 @@ func (p *ExperimentPlateau) Stop(_ ID, r *Result) (bool, string) {
 	return false, ""
 }
 
+// Reads is the metric.
+func (p *ExperimentPlateau) Reads() []string { return []string{p.Metric} }
+
 // StopAll tells whether the best values have settled.
 func (p *ExperimentPlateau) StopAll() (bool, string) {
 	return p.flat > 0 && p.flat >= p.Patience, fmt.Sprintf("the best %d values of %s are nearly equal", p.Top, p.Metric)
@@ -92,6 +98,16 @@ func (a Any) Stop(id ID, r *Result) (yes bool, why string) {
 		}
 	}
 	return yes, why
+}
+
+// Reads is what all read.
+func (a Any) Reads() (all []string) {
+	for _, s := range a {
+		if r, ok := s.(Reader); ok {
+			all = append(all, r.Reads()...)
+		}
+	}
+	return all
 }
 
 // StopAll asks until one says so.

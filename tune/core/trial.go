@@ -66,6 +66,8 @@ type Trial struct {
 	End              End
 	Reason           string // why it ended, was paused or stopped
 	Error            string
+	Unsaved          int    // checkpoints that could not be saved
+	SaveError        string // of the last of them
 	Created          time.Duration
 	Started          time.Duration // the last time
 	Ended            time.Duration

@@ -116,6 +116,16 @@ func (c *Core) accept(t *Trial, r *Result, seq int) (Decision, bool) {
 		t.want, t.Error = fail, missing(c.opts.Metric, r)
 		return Decision{}, false
 	}
+	first := len(t.Scores) == 1
+	if first && c.opts.Strict {
+		if why := c.wanted.lacking(r); why != "" {
+			t.want, t.Error = fail, why
+			return Decision{}, false
+		}
+	}
+	if why := c.wanted.see(r, first); why != "" {
+		c.do(Action{Kind: Warn, Trial: t.ID, Attempt: t.Attempt, Reason: why})
+	}
 	for _, s := range c.opts.Stop {
 		if s.Holds(r) {
 			c.wants(t, stop, EndDone, s.String())
@@ -148,7 +158,7 @@ func missing(metric string, r *Result) string {
 		names = append(names, k)
 	}
 	sortText(names)
-	return fmt.Sprintf("result %d has no metric %q, it has: %s", r.Iteration, metric, strings.Join(names, ", "))
+	return fmt.Sprintf("result %d has no metric %q, it has: %s%s", r.Iteration, metric, strings.Join(names, ", "), meant(metric, names))
 }
 
 // wants raises what is to become of a trial.
@@ -199,7 +209,10 @@ func (c *Core) saved(t *Trial, e *Event) {
 	if e.Error == "" {
 		c.register(t, e.Name)
 	} else {
-		t.Error = "save " + e.Name + ": " + e.Error
+		t.Unsaved, t.SaveError = t.Unsaved+1, e.Error
+		if t.Unsaved == 1 { // later ones are in its story
+			c.do(Action{Kind: Warn, Trial: t.ID, Attempt: t.Attempt, Reason: fmt.Sprintf("%s could not save %s: %s", TrialName(t.ID), e.Name, e.Error)})
+		}
 		c.deliver(t)
 		if len(t.Checkpoints) == 0 && t.want == pause { // paused without a checkpoint it would begin from its start
 			t.want, t.Reason = goOn, ""

@@ -20,7 +20,7 @@ const File = "journal.jsonl"
 type Record struct {
 	N     int64         `json:"n"` // from 1, without gaps
 	Event core.Event    `json:"event"`
-	Do    []core.Action `json:"do,omitempty"` // without Tell, which repeats the event
+	Do    []core.Action `json:"do,omitempty"` // without those that are derived from the event
 }
 
 // ErrBusy says that another process writes the journal.
@@ -123,7 +123,7 @@ func read(f io.Reader, path string, each func(*Record) error) (end, n int64, err
 func (w *Writer) Add(e *core.Event, actions []core.Action) error {
 	r := Record{N: w.next, Event: *e}
 	for _, a := range actions {
-		if a.Kind != core.Tell {
+		if !a.Kind.Derived() {
 			r.Do = append(r.Do, a)
 		}
 	}

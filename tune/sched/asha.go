@@ -94,6 +94,9 @@ func (s *ASHA) Check() error {
 	return nil
 }
 
+// Reads is what age is; empty: the default, which each result has.
+func (s *ASHA) Reads() []string { return []string{s.Time} }
+
 // Add draws the bracket of the trial: one with more rungs is more likely.
 func (s *ASHA) Add(b *core.Board, t *core.Trial) {
 	s.ready()

@@ -69,6 +69,9 @@ func (s *HyperBand) open() *bracket {
 	return b
 }
 
+// Reads is what age is; empty: the default, which each result has.
+func (s *HyperBand) Reads() []string { return []string{s.Time} }
+
 // Add puts the trial into a bracket.
 func (s *HyperBand) Add(_ *core.Board, t *core.Trial) {
 	s.ready()

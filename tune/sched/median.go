@@ -41,6 +41,9 @@ func (s *Median) ready() {
 	}
 }
 
+// Reads is what age is; empty: the default, which each result has.
+func (s *Median) Reads() []string { return []string{s.Time} }
+
 // Add begins the history of a trial.
 func (s *Median) Add(_ *core.Board, t *core.Trial) {
 	s.ready()

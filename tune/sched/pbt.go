@@ -65,6 +65,9 @@ func (s *PBT) Check() error {
 	case len(s.Mutations) == 0:
 		return fmt.Errorf("pbt: there are no mutations, so that a takeover would change nothing")
 	}
+	if err := s.Mutations.Misspelt(); err != nil {
+		return fmt.Errorf("pbt: a mutation: %w", err)
+	}
 	for path, x := range s.Mutations {
 		if _, ok := x.(space.Domain); !ok {
 			return fmt.Errorf("pbt: the mutation %s is %T: use a domain, such as a choice or a range", path, x)
@@ -72,6 +75,12 @@ func (s *PBT) Check() error {
 	}
 	return s.Mutations.Check()
 }
+
+// Parameters are the paths of what it changes.
+func (s *PBT) Parameters() []string { return sortedKeys(s.Mutations) }
+
+// Reads is what age is; empty: the default, which each result has.
+func (s *PBT) Reads() []string { return []string{s.Time} }
 
 // Add begins a member of the population.
 func (s *PBT) Add(_ *core.Board, t *core.Trial) {

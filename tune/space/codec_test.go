@@ -70,3 +70,36 @@ func TestWholeFloats(t *testing.T) {
 		t.Errorf("%s draws\n%#v, %v, want\n%#v, %v", b, got, err2, want, err1)
 	}
 }
+
+// TestMisspelt refuses maps that were meant to be domains, and no others.
+func TestMisspelt(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"x": {"unifrom": [0, 1]}}`:                            `parameter x: there is no domain "unifrom": did you mean "uniform"?`,
+		`{"m": {"x": {"loguniforms": [0.1, 1]}}}`:               `parameter m/x: there is no domain "loguniforms": did you mean "loguniform"?`,
+		`{"x": {"choise": ["a", "b"]}}`:                         `did you mean "choice"? If not, a parameter choise of one value is written {choise: {choice: [VALUE]}}`,
+		`{"x": {"grid_serch": [1, 2]}}`:                         `did you mean "grid_search"?`,
+		`{"x": {"exrp": "a * 2"}, "a": 1}`:                      `parameter x: there is no domain "exrp": did you mean "expr"?`,
+		`{"x": {"choice": [{"y": {"randn": [0, 1], "q": 1}}]}}`: `parameter x/y: "randn" is the name of a domain, which is alone in its map: the map has q, randn`,
+		`{"x": {"choice": [{"y": {"rnadn": [0, 1]}}, 3]}}`:      `parameter x/y: there is no domain "rnadn": did you mean "randn"?`,
+		`{"x": [{"randitn": [0, 4]}]}`:                          `parameter x/0: there is no domain "randitn": did you mean "randint"?`,
+		`{"uniform": [0, 1]}`:                                   `parameter uniform has the name of a domain, and a list: write the name of a parameter before it, as in {x: {uniform: [...]}}`,
+
+		`{"x": {"layers": [32, 32]}}`:                                 "",
+		`{"x": {"choices": {"choice": [[1, 2]]}}}`:                    "",
+		`{"x": {"unifrom": 3}}`:                                       "",
+		`{"kernel": {"grid": [3, 3], "step": 1}, "grid": [1, 2]}`:     "",
+		`{"x": {"expr": "1 + 1"}, "exp": "a + b", "y": {"exp": "b"}}`: "",
+		`{"uniform": {"uniform": [0, 1]}}`:                            "",
+	} {
+		var s Space
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(text, err)
+		}
+		if err := s.Misspelt(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if err := (Space{"x": map[string]any{"uniform": []any{0, 1}}}).Misspelt(); err == nil { // its file would be a domain
+		t.Error("a map with the name of a domain is taken for one in the file of the experiment")
+	}
+}

@@ -256,15 +256,23 @@ func (s Space) With(point map[string]any) (Space, error) {
 		for _, part := range parts[:len(parts)-1] {
 			next, ok := in[part].(Space)
 			if !ok {
-				return nil, fmt.Errorf("a point to evaluate has %q, which the space has not", path)
+				return nil, s.lacks(path)
 			}
 			in = next
 		}
 		last := parts[len(parts)-1]
 		if _, ok := in[last]; !ok {
-			return nil, fmt.Errorf("a point to evaluate has %q, which the space has not", path)
+			return nil, s.lacks(path)
 		}
 		in[last] = clone(point[path])
 	}
 	return c, nil
+}
+
+// lacks says that a point names no parameter that can be fixed.
+func (s Space) lacks(path string) error {
+	if err := s.Has(path); err != nil {
+		return fmt.Errorf("a point to evaluate: %w", err)
+	}
+	return fmt.Errorf("a point to evaluate has %q, which is in a choice or is computed: name the choice", path)
 }

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 import numpy as np
 
@@ -115,6 +116,16 @@ class Steps(tune.Trainable):
         self.n = checkpoint["n"]
 
 
+class One(Searcher):
+    def suggest(self, trial_id):
+        return {"x": 1} if trial_id == "0" else FINISHED
+
+
+class Unsaved(Steps):
+    def save_checkpoint(self, checkpoint_dir):
+        raise OSError("no room")
+
+
 class Countdown(Searcher):
     """Suggests three configurations, and prints what it is told."""
 
@@ -212,8 +223,18 @@ def refusals():
         "nan": lambda: search("nan", odd, {"x": tune.grid_search([math.nan, math.inf])}, "n").get_best_result(),
         "none": lambda: search("none", odd, {"x": tune.grid_search([None])}, "n").get_best_result(),
         "missing": lambda: search("missing", odd, {"x": 1}).get_best_result("m", "max"),
+        "domain": lambda: search("domain", odd, {"m": {"x": {"grid_serch": [1, 2]}}}, "n"),
+        "field": lambda: setattr(tune.TuneConfig(), "num_sample", 3),
+        "hook": lambda: search("hook", type("Saves", (Steps,), {"step": Steps.step, "reset_confg": lambda self, c: True}), {"x": 1}),
+        "searcher": lambda: search("searches", odd, {}, "n", search_alg=type("Asks", (Searcher,), {"sugest": lambda self, t: None})()),
     }.items():  # fmt: skip
         told(what, do)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        search("loss", odd, {"x": 1}, "n", run={"stop": {"los": 0.1}})
+        search("searched", odd, {}, "n", search_alg=One("los"))
+        search("unsaved", Unsaved, {"x": 1}, "n", run={"checkpoint_config": tune.CheckpointConfig(checkpoint_frequency=2)})
+    print("warned", [str(w.message).replace(FOLDER, "FOLDER") for w in said])
     print("NaN", tune.Tuner.restore(os.path.join(FOLDER, "nan")).get_results().get_best_result(mode="min", filter_nan_and_inf=False).metrics["n"])
 
 

@@ -53,7 +53,7 @@ def folder(of: str, name: str, path: str | os.PathLike[str]) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
-@dataclass
+@dataclass(slots=True)  # a field that is not there is an error
 class TuneConfig:
     """How trials are made and compared."""
 
@@ -82,7 +82,7 @@ class TuneConfig:
         self.check()
 
 
-@dataclass
+@dataclass(slots=True)  # a field that is not there is an error
 class FailureConfig:
     """What happens when a trial fails: it runs again max_failures times, from its newest checkpoint; -1: always."""
 
@@ -97,7 +97,7 @@ class FailureConfig:
         self.check()
 
 
-@dataclass
+@dataclass(slots=True)  # a field that is not there is an error
 class CheckpointConfig:
     """Which checkpoints of a trial are kept besides the newest, and when one of a class is made."""
 
@@ -116,7 +116,7 @@ class CheckpointConfig:
         self.check()
 
 
-@dataclass
+@dataclass(slots=True)  # a field that is not there is an error
 class RunConfig:
     """Where an experiment is stored, and when its trials end."""
 
@@ -140,7 +140,7 @@ class RunConfig:
         self.check()
 
 
-@dataclass
+@dataclass(slots=True)  # a field that is not there is an error
 class ResumeConfig:
     """Which trials Tuner.restore runs again besides those that had not ended."""
 

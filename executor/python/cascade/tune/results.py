@@ -33,7 +33,7 @@ class Result:
 
     @property
     def status(self) -> str:
-        """PENDING, RUNNING, PAUSED, TERMINATED or ERRORED."""
+        """PENDING, RUNNING, PAUSED, TERMINATED, ERRORED, or INTERRUPTED: it ran, and no process runs the experiment any more."""
         return str(self._outcome["status"])
 
     @property

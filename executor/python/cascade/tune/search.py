@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .hooks import misnamed
+
 FINISHED = "FINISHED"  # what a searcher suggests that has no more
 
 
@@ -85,6 +87,8 @@ def unlimited(searcher: Any) -> tuple[Searcher | None, int]:
     while isinstance(searcher, ConcurrencyLimiter):
         most = min(most or searcher.max_concurrent, searcher.max_concurrent)
         searcher = searcher.searcher
+    if isinstance(searcher, Searcher) and (wrong := misnamed(type(searcher), Searcher)):
+        raise TypeError(wrong)
     if searcher is not None and not isinstance(searcher, Searcher):
         raise TypeError(f"search_alg is a {type(searcher).__name__}: use one of cascade.tune.search, or derive it from Searcher")
     return searcher, most

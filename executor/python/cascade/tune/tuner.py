@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import programs
 from .config import ResumeConfig, RunConfig, TuneConfig, folder, seconds
+from .hooks import misnamed
 from .results import ResultGrid
 from .schedulers import TrialScheduler
 from .search import Builtin, Searcher, unlimited
@@ -53,6 +55,8 @@ class Tuner:
         self._of = unwrapped(trainable)
         if inspect.isclass(self._of.trainable) and not issubclass(self._of.trainable, Trainable):
             raise TypeError(f"{self._of.trainable.__name__} is a class: derive it from tune.Trainable")
+        if inspect.isclass(self._of.trainable) and (wrong := misnamed(self._of.trainable, Trainable)):
+            raise TypeError(wrong)
         if not callable(self._of.trainable):
             raise TypeError(f"a trainable is a function or a class, not {type(self._of.trainable).__name__}")
         self._space = dict(param_space or {})
@@ -68,7 +72,7 @@ class Tuner:
             arguments = ["resume", where]
             arguments += ["--errored"] if again.resume_errored else ["--restart-errored"] if again.restart_errored else []
             self._command(arguments)
-            return results(where)
+            return results(where, warn=self._run.verbose == 0)
         self._tune.check()  # its fields may have been set since
         self._run.check()
         name = self._run.name or f"{getattr(self._of.trainable, '__name__', 'experiment')}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
@@ -85,7 +89,7 @@ class Tuner:
         with open(path, "w") as f:
             json.dump(file, f, indent=1)
         self._command(["run", path, "--storage", storage, "--name", name])
-        return results(where)
+        return results(where, warn=self._run.verbose == 0)
 
     @classmethod
     def restore(cls, path: str | os.PathLike[str], trainable: Any = None, *, resume_errored: bool = False, restart_errored: bool = False,
@@ -180,13 +184,15 @@ class Tuner:
             file["space"], file["searcher"] = {}, [sys.executable, "-m", "cascade.tune.searcher", "{experiment}"]
         return file
 
-    def _keep_searcher(self, folder: str, file: Mapping[str, Any]) -> None:
+    def _keep_searcher(self, folder: str, file: dict[str, Any]) -> None:
         """Writes a searcher that is a process into the folder of the experiment."""
         search, _ = unlimited(self._tune.search_alg)
         if "searcher" not in file or search is None:
             return
         if not search.set_search_properties(file["metric"] or None, file["mode"], self._space):
             raise TuneError(f"{type(search).__name__} cannot use this metric and space")
+        if search.metric and search.metric != file["metric"]:
+            file["searcher_metric"] = search.metric
         import cloudpickle
 
         with open(os.path.join(folder, "searcher.pickle"), "wb") as f:
@@ -233,12 +239,15 @@ def _read(folder: str) -> dict[str, Any]:
     return made
 
 
-def results(where: str) -> ResultGrid:
-    """The results of an experiment, also while it runs."""
+def results(where: str, warn: bool = True) -> ResultGrid:
+    """The results of an experiment, also while it runs. With warn what the command notes is a warning."""
     cascade = programs.find("cascade")[0]
     told = subprocess.run([cascade, "tune", "trials", where, "--json"], capture_output=True, text=True)
     if told.returncode != 0:
         raise TuneError(told.stderr.strip())
+    if warn:
+        for note in told.stderr.splitlines():
+            warnings.warn(f"{where}: {json.loads(note)['note']}", stacklevel=3)
     with open(os.path.join(where, "experiment.json")) as f:
         options = json.load(f)["options"]
     metric = options.get("metric") or None
