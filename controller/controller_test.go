@@ -14,8 +14,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/profiles"
 )
 
