@@ -253,6 +253,7 @@ const (
 	QueryLinks        = "links"        // LinkRow: what transfers between hosts cost; Filter is an agent's name
 	QueryMembers      = "members"      // MemberRow; for admins
 	QueryTokens       = "tokens"       // TokenRow; for admins
+	QueryUse          = "use"          // UseRow: how much of each host was in use in the last minutes
 	QueryReferences   = "references"   // ReferenceRow; of an agent: what dynamic tasks keep there
 )
 

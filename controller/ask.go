@@ -199,6 +199,12 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.
 				break
 			}
 		}
+	case comms.QueryUse:
+		for i := range a.Uses {
+			if !p.add(func() any { return &a.Uses[i] }) {
+				break
+			}
+		}
 	case comms.QueryJobs:
 		err = c.jobRows(p, q, a.Waits)
 	case comms.QueryTasks:

@@ -228,7 +228,7 @@ var pages = []struct{ path, shows string }{
 	{"/sessions", "1 ended session of the newest 2 sessions shown"},
 	{"/sessions/01a21cb6-b173-7407-866c-911bbcf3f4e0", "1 of 1 that failed"},
 	{"/sessions/01a21cb6-b173-7407-866c-911bbcf3f4e0/values", "5 of 5 references shown"},
-	{"/hosts", "1 running on 8 cores"},
+	{"/hosts", "6.2 of 8 work"},
 }
 
 // In a real browser every page comes up, the console stays empty, nothing asks another origin, and hostile

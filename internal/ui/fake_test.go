@@ -45,6 +45,7 @@ type fake struct {
 	sessions []comms.JobRow
 	refs     []comms.ReferenceRow
 	absent   []string
+	uses     []comms.UseRow
 	story    []comms.StoryRow
 	data     []comms.DatasetRow
 	progress comms.Progress
@@ -92,6 +93,8 @@ func (f *fake) Query(_ context.Context, q comms.Query) (*comms.Page, error) {
 		return page(f.jobs)
 	case comms.QueryAgents:
 		return page(f.hosts)
+	case comms.QueryUse:
+		return page(f.uses)
 	case comms.QueryCalls:
 		return f.callsPage(q)
 	case comms.QueryPlan:
@@ -269,6 +272,8 @@ func newFake(t *testing.T) *fake {
 	f.refs[2].State = "away" // it runs at node8
 	f.refs[3].Agent, f.refs[3].Name, f.refs[3].Owner, f.refs[3].Holders = "node8", "root/2", "agent node7", "its owner"
 	f.refs[4].Kind, f.refs[4].Function, f.refs[4].State, f.refs[4].Datasets, f.refs[4].Size, f.refs[4].Shm, f.refs[4].Place, f.refs[4].Holders = "value", "", "done", 1, 3<<20, 3<<20, "shm", "parent, 2 values"
+	f.hosts[0].Use = &comms.HostUse{At: at.Format(time.RFC3339), Cores: 8, Busy: 6.2, Total: 64 << 30, Memory: 20 << 30}
+	f.uses = []comms.UseRow{{Agent: "node7", Cores: 8, Total: 64 << 30, At: []int64{at.Unix() - 20, at.Unix() - 10, at.Unix()}, Busy: []float64{0.5, 7, 6.2}, Memory: []uint64{10 << 30, 15 << 30, 20 << 30}}}
 	f.absent = []string{"host node9 is away"}
 	f.log = []byte(evil + "\n")
 	return f

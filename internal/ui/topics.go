@@ -139,6 +139,8 @@ func (h *Handler) poller(name string) (func(context.Context, *topic), error) {
 			return h.every(2*time.Second, h.openJobs), nil
 		case "hosts":
 			return h.every(2*time.Second, h.hosts), nil
+		case "use":
+			return h.every(comms.UseEvery*time.Second, h.use), nil
 		case "sessions":
 			return h.every(2*time.Second, h.sessions), nil
 		}
