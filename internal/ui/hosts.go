@@ -55,7 +55,7 @@ func (h *Handler) hosts(ctx context.Context) (any, error) {
 	}
 	for i := range s.Hosts {
 		if h.cfg.Alone {
-			s.Hosts[i].State, s.Hosts[i].Running, s.Hosts[i].Seen = "away", 0, ""
+			s.Hosts[i].State, s.Hosts[i].Running, s.Hosts[i].Seen, s.Hosts[i].Use = "away", 0, "", nil
 		}
 	}
 	links, err := rowsOf[comms.LinkRow](ctx, h.cfg.Source, comms.QueryLinks, comms.JobID{}, "", mostLinks+1)

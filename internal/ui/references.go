@@ -55,7 +55,7 @@ func (f *openCalls) add(r *comms.ReferenceRow) {
 	}
 }
 
-// counts returns how many run and wait. What is away and has no row elsewhere is on its way, and waits.
+// counts returns how many run and wait. A call that is away and has no row elsewhere is on its way, and waits.
 func (f *openCalls) counts() (running, waiting int) {
 	return f.running, f.waiting + max(0, f.away-f.given)
 }
