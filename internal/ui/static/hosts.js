@@ -33,7 +33,7 @@ function Host({ h, past }) {
     <p><b>${number(h.running)}</b> running on <b>${h.cpu}</b> cores</p>
     ${h.use && html`<${Use} u=${h.use} past=${past} />`}
     <dl>
-      <div><dt>Memory</dt><dd>${bytes(h.memory)}</dd></div>
+      <div><dt>Memory for tasks</dt><dd>${bytes(h.memory)}</dd></div>
       ${h.gpu > 0 && html`<div><dt>Devices</dt><dd>${(h.devices || []).map((d) => d.name + (d.memory ? " (" + bytes(d.memory) + ")" : "")).join(", ") || h.gpu}</dd></div>`}
       ${resources.length > 0 && html`<div><dt>Resources</dt><dd>${resources.map(([k, v]) => k + ": " + v).join(", ")}</dd></div>`}
       <div><dt>Jobs</dt><dd>${number(h.jobs)}</dd></div>

@@ -41,8 +41,8 @@ const parts = [["", "Calls"], ["values", "Values"]];
 export function Session({ id, part }) {
   const at = part[0] || "";
   return html`<${at === "values" ? Values : Called} id=${id} key=${at}>${(row) => html`<div class="title"><h1><a class="up" href="#/sessions">Sessions</a><span aria-hidden="true"> › </span><${Name} of=${program(row)} /></h1><${State} is=${row.phase} />
-    <span class="quiet">since <${Time} at=${row.submitted} />, ${row.ended ? "took" : "for"} ${seconds(age(row))} · <a href=${link("jobs", id)}>its job</a></span><span class="grow"></span>
-    ${!row.ended && html`<span class="buttons"><${Action} label="Cancel…" title="Cancel the session" danger keep="Keep it running" text="Its calls that have not ended are stopped, and its program can call nothing more." path=${"jobs/" + id + "/cancel"} words=${["cancel", id]} /></span>`}</div>
+    <span class="quiet">since <${Time} at=${row.submitted} />, ${row.ended ? "took" : "for"} ${seconds(age(row))}</span><span class="grow"></span>
+    <span class="buttons"><a class="button" href=${link("jobs", id)}>Its job</a>${!row.ended && html`<${Action} label="Cancel…" title="Cancel the session" danger keep="Keep it running" text="Its calls that have not ended are stopped, and its program can call nothing more." path=${"jobs/" + id + "/cancel"} words=${["cancel", id]} />`}</span></div>
     <nav class="tabs" aria-label="Parts of the session">${parts.map(([path, label]) => html`<a href=${path ? link("sessions", id, path) : link("sessions", id)} aria-current=${at === path ? "page" : undefined}>${label}</a>`)}</nav>`}<//>`;
 }
 
