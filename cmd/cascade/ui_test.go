@@ -38,6 +38,7 @@ func TestPageOfARun(t *testing.T) {
 		}
 		return answer.StatusCode, string(b)
 	}
+	awaitTopic(t, base, token, "job:"+id, `"running":1`) // the controller has heard that it began
 	for path, want := range map[string]string{
 		"/api/v1/topic/jobs": id, "/api/v1/topic/hosts": `"state":"ready"`, "/api/v1/topic/job:" + id: `"phase":"running"`,
 		"/api/v1/topic/picture:" + id: `"whole":true`, "/api/v1/jobs/" + id + "/tasks?filter=running": `"state":"running"`, "/api/v1/jobs/" + id + "/timeline": `"tasks":1`,
@@ -97,6 +98,28 @@ func request(t *testing.T, method, url, bearer string) *http.Response {
 	return answer
 }
 
+// awaitTopic reads states of a topic until one has all texts.
+func awaitTopic(t *testing.T, base, token, topic string, wants ...string) {
+	t.Helper()
+	answer := request(t, http.MethodGet, base+"/api/v1/stream?topics="+topic, token)
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	last, has := "", false
+	for !has && lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		last, has = data, true
+		for _, want := range wants {
+			has = has && strings.Contains(data, want)
+		}
+	}
+	if err := errors.Join(lines.Err(), answer.Body.Close()); err != nil || !has {
+		t.Errorf("%s: want %q, the last state was %s: %v", topic, wants, last, err)
+	}
+}
+
 // The page of a session has its calls, those that ended and that which runs, and what is kept of it; that of hosts has their use.
 func TestPageOfASession(t *testing.T) {
 	h := newHost(t)
@@ -124,21 +147,7 @@ func TestPageOfASession(t *testing.T) {
 		"hosts":        {`"busy_cores":`, `"memory_used":`},
 		"use":          {`"agent":"local"`},
 	} {
-		answer := request(t, http.MethodGet, base+"/api/v1/stream?topics="+topic, token)
-		lines := bufio.NewScanner(answer.Body)
-		lines.Buffer(nil, 1<<20)
-		last := ""
-		for has := false; !has && lines.Scan(); {
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				last, has = data, true
-				for _, want := range wants {
-					has = has && strings.Contains(data, want)
-				}
-			}
-		}
-		if err := errors.Join(lines.Err(), answer.Body.Close()); err != nil {
-			t.Errorf("%s: want %q, last was %s: %v", topic, wants, last, err)
-		}
+		awaitTopic(t, base, token, topic, wants...)
 	}
 	page.interrupts <- os.Interrupt
 	page.wait()
