@@ -102,7 +102,7 @@ func (c *Client) session(ctx context.Context, o sessionOptions) (*Session, error
 	if err != nil {
 		return nil, err
 	}
-	g, err := dag.NewSession("session "+o.name, at.Name, o.in, o.envs...)
+	g, err := dag.NewSession(dag.SessionPrefix+o.name, at.Name, o.in, o.envs...)
 	if err != nil {
 		return nil, err
 	}

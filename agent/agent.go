@@ -205,6 +205,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	dialed := make(chan error, 1)
 	dialing, hangUp := context.WithCancel(context.Background())
 	a.work.Go(func() { dialed <- a.keepController(dialing) })
+	a.work.Go(a.tellUse)
 	err := a.loop.run(ctx, dialed)
 	hangUp()
 	if err != nil {

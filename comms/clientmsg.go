@@ -219,6 +219,12 @@ func (m *Progress) Took() time.Duration {
 // FilterOpen is the filter of a Query for jobs that have not ended.
 const FilterOpen = "open"
 
+// Filters of a Query for jobs that are sessions: all, and those that have not ended.
+const (
+	FilterSessions     = "sessions"
+	FilterOpenSessions = "open sessions"
+)
+
 // Query asks for a page of rows. Kind is one of the constants Query...; Cursor
 // is empty for the first page.
 type Query struct {
@@ -247,6 +253,7 @@ const (
 	QueryLinks        = "links"        // LinkRow: what transfers between hosts cost; Filter is an agent's name
 	QueryMembers      = "members"      // MemberRow; for admins
 	QueryTokens       = "tokens"       // TokenRow; for admins
+	QueryUse          = "use"          // UseRow: how much of each host was in use in the last minutes
 	QueryReferences   = "references"   // ReferenceRow; of an agent: what dynamic tasks keep there
 )
 

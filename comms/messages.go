@@ -120,6 +120,7 @@ const (
 	TypeMeet          Type = Optional + 9  // controller -> agent: another agent will grant calls
 	TypeGangStatus    Type = Optional + 10 // agent -> controller: how far its members of a multi-host gang are
 	TypeGangCommand   Type = Optional + 11 // controller -> agent: reserve for members of a multi-host gang, start them, or abort
+	TypeUse           Type = Optional + 12 // agent -> controller: how much of its host is in use
 )
 
 // Message is one message body. Its fields are listed once, in code.
@@ -350,6 +351,8 @@ func newMessage(t Type) Message {
 		return new(GangStatus)
 	case TypeGangCommand:
 		return new(GangCommand)
+	case TypeUse:
+		return new(Use)
 	case TypeStop:
 		return new(Stop)
 	case TypeCalls:

@@ -72,8 +72,29 @@ type AgentRow struct {
 	Jobs      uint64   `json:"jobs" msgpack:"jobs"`
 	Seen      string   `json:"seen" msgpack:"seen"`
 
+	Use *HostUse `json:"use,omitempty" msgpack:"use,omitempty"` // of its host, as it told last; none of older agents
+
 	Resources map[string]float64 `json:"resources,omitempty" msgpack:"resources,omitempty"` // by name: what tasks may occupy besides
 	Devices   []DeviceRow        `json:"devices,omitempty" msgpack:"devices,omitempty"`     // none of older agents, which count them alone
+}
+
+// HostUse is how much of a host is in use, by whatever runs there.
+type HostUse struct {
+	At     string  `json:"at" msgpack:"at"`
+	Cores  uint64  `json:"cores" msgpack:"cores"` // of the host; an agent may be given fewer
+	Busy   float64 `json:"busy_cores" msgpack:"busy_cores"`
+	Total  uint64  `json:"memory_total" msgpack:"memory_total"`
+	Memory uint64  `json:"memory_used" msgpack:"memory_used"`
+}
+
+// UseRow is a row of QueryUse: the use of a host in the last minutes, the newest last.
+type UseRow struct {
+	Agent  string    `json:"agent" msgpack:"agent"`
+	Cores  uint64    `json:"cores" msgpack:"cores"`
+	Total  uint64    `json:"memory_total" msgpack:"memory_total"`
+	At     []int64   `json:"at" msgpack:"at"` // Unix seconds
+	Busy   []float64 `json:"busy_cores" msgpack:"busy_cores"`
+	Memory []uint64  `json:"memory_used" msgpack:"memory_used"`
 }
 
 // DeviceRow is a device of an agent.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -198,6 +199,12 @@ func (c *Controller) page(q *comms.Query, a *core.Ask, losses lossesNow) (comms.
 				break
 			}
 		}
+	case comms.QueryUse:
+		for i := range a.Uses {
+			if !p.add(func() any { return &a.Uses[i] }) {
+				break
+			}
+		}
 	case comms.QueryJobs:
 		err = c.jobRows(p, q, a.Waits)
 	case comms.QueryTasks:
@@ -254,15 +261,19 @@ func stamp(ns int64) string {
 }
 
 // jobRows lists jobs, those submitted last first; JobIDs grow with time. A filter
-// is a name, a phase or comms.FilterOpen. The cursor is the ID of the last job on the page before: a
+// is a name, a phase or one of comms.FilterOpen and the like. The cursor is the ID of the last job on the page before: a
 // page reads no row of those.
 func (c *Controller) jobRows(p *pager, q *comms.Query, waits map[comms.JobID]string) error {
 	if !q.Job.IsZero() {
 		r, err := c.store.Job(q.Job)
-		if err == nil && matches(&r, q.Filter) {
-			p.add(func() any { return jobRow(&r, waits) })
+		if err != nil {
+			return err
 		}
-		return err
+		if ok, err := c.matches(&r, q.Filter); !ok {
+			return err
+		}
+		p.add(func() any { return jobRow(&r, waits) })
+		return nil
 	}
 	var last comms.JobID
 	copy(last[:], q.Cursor)
@@ -270,7 +281,9 @@ func (c *Controller) jobRows(p *pager, q *comms.Query, waits map[comms.JobID]str
 		if err != nil {
 			return err
 		}
-		if !matches(&r, q.Filter) {
+		if ok, err := c.matches(&r, q.Filter); err != nil {
+			return err
+		} else if !ok {
 			continue
 		}
 		if !p.add(func() any { return jobRow(&r, waits) }) {
@@ -282,8 +295,33 @@ func (c *Controller) jobRows(p *pager, q *comms.Query, waits map[comms.JobID]str
 	return nil
 }
 
-func matches(r *records.Job, filter string) bool {
-	return filter == "" || r.Name == filter || r.Phase.String() == filter || filter == comms.FilterOpen && !r.Phase.Final()
+func (c *Controller) matches(r *records.Job, filter string) (bool, error) {
+	switch filter {
+	case "", r.Name, r.Phase.String():
+		return true, nil
+	case comms.FilterOpen:
+		return !r.Phase.Final(), nil
+	case comms.FilterSessions:
+		return c.isSession(r)
+	case comms.FilterOpenSessions:
+		if r.Phase.Final() {
+			return false, nil
+		}
+		return c.isSession(r)
+	}
+	return false, nil
+}
+
+// isSession tells whether a job is that of a session. The name of another may begin alike, so the graph decides.
+func (c *Controller) isSession(r *records.Job) (bool, error) {
+	if !strings.HasPrefix(r.Name, dag.SessionPrefix) {
+		return false, nil
+	}
+	g, err := c.graph(r.ID)
+	if errors.Is(err, gcs.ErrNotFound) {
+		return false, nil // it was removed meanwhile
+	}
+	return err == nil && g.IsSession(), err
 }
 
 func jobRow(r *records.Job, waits map[comms.JobID]string) *comms.JobRow {

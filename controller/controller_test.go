@@ -15,6 +15,7 @@ import (
 
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/controller/gcs"
+	"github.com/cascade-run/cascade/dag"
 	"github.com/cascade-run/cascade/profiles"
 )
 
@@ -487,6 +488,35 @@ func TestAgentWithBrokenLink(t *testing.T) {
 			t.Errorf("seen %s (%v), the link broke at %s", row.Seen, err, since)
 		}
 	}
+}
+
+// Sessions are found among jobs by their graphs: the name of another job may begin as theirs do.
+func TestListSessions(t *testing.T) {
+	net := comms.NewInproc()
+	startController(t, t.TempDir(), net)
+	c := dialClient(t, net)
+	for i, name := range []string{"session one", "session two"} {
+		g, err := dag.NewSession(name, "nobody", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.say(&comms.Submit{Req: uint64(i + 1), Job: testJob(byte(i + 1)), Graph: g.Encode()})
+		expect[*comms.Accepted](c, "accepted", nil)
+	}
+	c.say(&comms.Submit{Req: 3, Job: testJob(3), Graph: parse(t, "job: session three\ntasks:\n  a: {command: \"true\"}\n").Encode()})
+	expect[*comms.Accepted](c, "accepted", nil)
+	c.say(&comms.Control{Req: 4, Job: testJob(1), Action: comms.SteerCancel})
+	expect(c, "answer", func(r *comms.Reply) bool { return r.Req == 4 })
+	for filter, want := range map[string][]string{comms.FilterSessions: {"session two", "session one"}, comms.FilterOpenSessions: {"session two"}, comms.FilterOpen: {"session three", "session two"}} {
+		var got []string
+		for _, row := range rows[comms.JobRow](c, comms.Query{Kind: comms.QueryJobs, Filter: filter}, 1) {
+			got = append(got, row.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s are %q, want %q", filter, got, want)
+		}
+	}
+	c.close()
 }
 
 // The tasks of a job that is cancelled before any agent has it are cancelled, and

@@ -107,7 +107,7 @@ func TestCursorsOfAnyNumbers(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{comms.QueryJobs, comms.QueryTasks, comms.QueryDatasets, comms.QueryAgents, comms.QueryEnvironments, comms.QueryStory,
-		comms.QueryCalls, comms.QueryLosses, comms.QueryGraph, comms.QueryPlan, comms.QueryProfiles, comms.QueryLinks, comms.QueryMembers, comms.QueryTokens} {
+		comms.QueryCalls, comms.QueryLosses, comms.QueryUse, comms.QueryGraph, comms.QueryPlan, comms.QueryProfiles, comms.QueryLinks, comms.QueryMembers, comms.QueryTokens} {
 		for _, cursor := range cursors {
 			q := comms.Query{Req: 9, Kind: kind, Job: testJob(1), Limit: 1, Cursor: cursor}
 			for _, filter := range []string{"", "a[1]"} {

@@ -18,6 +18,9 @@ const SessionFunction = "cascade.session"
 // SessionTask is the name of a session's task.
 const SessionTask = "root"
 
+// SessionPrefix begins the name of each session; what the program gave or is called follows.
+const SessionPrefix = "session "
+
 // AgentPrefix begins the name of a resource that one agent has and no other: a task that
 // wants some of it runs there.
 const AgentPrefix = "agent-"

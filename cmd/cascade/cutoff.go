@@ -144,10 +144,10 @@ func (a *app) listHosts(ctx context.Context, client *cascade.Client) error {
 	}
 	for i := range rows {
 		if a.alone {
-			rows[i].State, rows[i].Running, rows[i].Seen = "away", 0, "" // what was seen is this command's own
+			rows[i].State, rows[i].Running, rows[i].Seen, rows[i].Use = "away", 0, "", nil // what was seen is this command's own
 		}
 	}
-	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "seen", "platform")
+	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "use", "seen", "platform")
 }
 
 // silentAgents tells for how long nothing was heard of the agents whose link is broken: what

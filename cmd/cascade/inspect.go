@@ -35,7 +35,7 @@ func findJob(ctx context.Context, client *cascade.Client, name string) (*cascade
 	if len(named) > 0 && (name == "last" || named[0].Name == name) {
 		return rowJob(client, named[0])
 	}
-	if named, err = cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, "session "+name, 1); err != nil {
+	if named, err = cascade.FirstRows[comms.JobRow](ctx, client, comms.QueryJobs, comms.JobID{}, dag.SessionPrefix+name, 1); err != nil {
 		return nil, err
 	}
 	if len(named) > 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/docker/go-units"
 	"golang.org/x/term"
 
+	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/internal/report"
 	"github.com/cascade-run/cascade/internal/screen"
 )
@@ -146,6 +147,10 @@ func cell(column string, v any) string {
 		}
 		if v == "" {
 			return "-"
+		}
+	case *comms.HostUse:
+		if v != nil {
+			return fmt.Sprintf("%.1f of %d cores, %s of %s", v.Busy, v.Cores, size(v.Memory), size(v.Total))
 		}
 	case []uint64:
 		if len(v) == 0 {

@@ -29,6 +29,7 @@ type agent struct {
 	gathers  bool               // it starts members of gangs together with other agents
 	sessions string             // where programs of its host open sessions
 	store    int64              // bytes that it has for datasets; 0 unknown
+	uses     uses               // of its host
 }
 
 func (a *agent) host() planner.Host {
@@ -45,7 +46,7 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 	a := c.agents[l.name]
 	if a == nil || a.link != l {
 		switch m.(type) {
-		case *comms.Events, *comms.Snapshot, *comms.DrainStatus, *comms.LoadReport, *comms.StealReply, *comms.Where, *comms.GangStatus, *comms.Submit, *comms.Control:
+		case *comms.Events, *comms.Snapshot, *comms.DrainStatus, *comms.LoadReport, *comms.StealReply, *comms.Where, *comms.GangStatus, *comms.Use, *comms.Submit, *comms.Control:
 			return // it was on its way when the link changed, and comes again behind Register
 		}
 		c.emit(CloseLink{Link: l.id, Why: fmt.Sprintf("agent %s sends %T before Register", l.name, m)})
@@ -68,6 +69,8 @@ func (c *Core) fromAgent(l *link, m comms.Message) {
 		c.spared(a, m)
 	case *comms.Where:
 		c.where(a, m)
+	case *comms.Use:
+		a.uses.add(c.now, m)
 	case *comms.GangStatus:
 		c.muster(a, m)
 	case *comms.Submit: // a task of its runs a graph

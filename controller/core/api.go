@@ -239,13 +239,14 @@ type (
 	// Ask answers a Query, a Locate, or a Watch of a job that has ended (see
 	// EndOf) from a snapshot of the store, after everything stored for the job
 	// before. Graph is nil when it must be loaded; Agents are the rows of
-	// QueryAgents, Waits says for QueryJobs what jobs wait for, Cluster is what a
+	// QueryAgents, Uses those of QueryUse, Waits says for QueryJobs what jobs wait for, Cluster is what a
 	// QueryPlan is answered for. Answer Answered.
 	Ask struct {
 		Token   uint64
 		Msg     comms.Message
 		Graph   *dag.Graph
 		Agents  []comms.AgentRow
+		Uses    []comms.UseRow
 		Waits   map[comms.JobID]string
 		Cluster planner.Cluster
 	}

@@ -277,6 +277,9 @@ func (c *Core) query(l *link, m *comms.Query) {
 	case comms.QueryAgents:
 		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Agents: c.agentRows()})
 		return
+	case comms.QueryUse:
+		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Uses: c.useRows()})
+		return
 	case comms.QueryJobs:
 		c.emit(Ask{Token: c.await(pending{what: onAnswered, link: l.id}), Msg: m, Waits: c.waiting()})
 		return
@@ -307,7 +310,7 @@ func (c *Core) query(l *link, m *comms.Query) {
 func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
 		row := comms.AgentRow{Name: a.row.Name, State: a.stands(), Platform: a.row.Platform, CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
-			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Sessions: a.sessions}
+			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Sessions: a.sessions, Use: a.uses.row()}
 		for _, r := range a.row.Total.Custom {
 			if row.Resources == nil {
 				row.Resources = map[string]float64{}

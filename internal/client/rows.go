@@ -32,17 +32,32 @@ func EachRow[T any](ctx context.Context, c *Conn, kind string, job comms.JobID, 
 
 // AgentRows asks an agent, at one of its addresses, for all rows of what it alone knows. With an error come those before it.
 func AgentRows[T any](ctx context.Context, c *Conn, agent string, addresses []string, kind string, job comms.JobID) (rows []*T, err error) {
-	p, err := c.agentPeer(ctx, agent, addresses)
-	if err != nil {
-		return nil, fmt.Errorf("query %s of agent %s: %w", kind, agent, err)
-	}
-	for row, err := range eachRow[T](ctx, p, kind, job, "", 0) {
+	for row, err := range EachAgentRow[T](ctx, c, agent, addresses, kind, job) {
 		if err != nil {
-			return rows, fmt.Errorf("agent %s: %w", agent, err)
+			return rows, err
 		}
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// EachAgentRow asks an agent as AgentRows does, for one row after the other. It ends with an error, if there is one.
+func EachAgentRow[T any](ctx context.Context, c *Conn, agent string, addresses []string, kind string, job comms.JobID) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		p, err := c.agentPeer(ctx, agent, addresses)
+		if err != nil {
+			yield(nil, fmt.Errorf("query %s of agent %s: %w", kind, agent, err))
+			return
+		}
+		for row, err := range eachRow[T](ctx, p, kind, job, "", 0) {
+			if err != nil {
+				err = fmt.Errorf("agent %s: %w", agent, err)
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func eachRow[T any](ctx context.Context, p *peer, kind string, job comms.JobID, filter string, most int) iter.Seq2[*T, error] {

@@ -36,7 +36,7 @@ func TestAPIPage(t *testing.T) {
 		t.Errorf("%s has the routes\n%s\nserved are\n%s", apiPage, strings.Join(told, "\n"), strings.Join(served, "\n"))
 	}
 	rows := []string{"rows"} // what each list has
-	for _, name := range []string{"about", "jobs", "hosts", "job", "picture", "task", "log", "timeline", "calls"} {
+	for _, name := range []string{"about", "jobs", "hosts", "use", "job", "picture", "task", "log", "timeline", "sessions", "calls", "memory"} {
 		for _, field := range fieldsOf(t, name) {
 			if !slices.Contains(rows, field) && !strings.Contains(string(page), "`"+field+"`") {
 				t.Errorf("%s does not tell the field %q of testdata/%s.json", apiPage, field, name)

@@ -224,8 +224,11 @@ var pages = []struct{ path, shows string }{
 	{"/jobs/01a21cb6-b173-7407-866c-911bbcf3f4e0/tasks/model%5B2%5D", "its family usually takes 1 h"},
 	{"/jobs/01a21cb6-b173-7407-866c-911bbcf3f4e0/errors", "exit: status 3 of <img src=x onerror=alert(1)>"},
 	{"/jobs/01a21cb6-b173-7407-866c-911bbcf3f4e0/log", "red \\u202efdp.exe"},
-	{"/jobs/01a21cb6-b173-7407-866c-911bbcf3f4e0/calls", "fit"},
-	{"/hosts", "1 running on 8 cores"},
+	{"/jobs/01a21cb6-b173-7407-866c-911bbcf3f4e0/calls", "1 of 1 call shown"},
+	{"/sessions", "1 ended session of the newest 2 sessions shown"},
+	{"/sessions/01a21cb6-b173-7407-866c-911bbcf3f4e0", "1 of 1 that failed"},
+	{"/sessions/01a21cb6-b173-7407-866c-911bbcf3f4e0/values", "5 of 5 references shown"},
+	{"/hosts", "6.2 of 8 work"},
 }
 
 // In a real browser every page comes up, the console stays empty, nothing asks another origin, and hostile

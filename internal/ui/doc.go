@@ -6,7 +6,7 @@
 //	        ──POST api/v1/...──▶ actions      ▼
 //	                                        Source (a client of the cluster)
 //
-// A page asks for topics by name: jobs, hosts, job:ID, picture:ID. All pages that look at one topic
+// A page asks for topics by name: jobs, sessions, hosts, use, job:ID, picture:ID, calls:ID, memory:ID. All pages that look at one topic
 // share its poller, which begins with the first of them and ends after the last. A page is told the newest
 // state of a topic, never a list of changes: a slow page skips states and no memory grows for it.
 //

@@ -3,6 +3,7 @@ package ui
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -41,6 +42,10 @@ type fake struct {
 	jobs     []comms.JobRow
 	hosts    []comms.AgentRow
 	calls    []comms.CallRow
+	sessions []comms.JobRow
+	refs     []comms.ReferenceRow
+	absent   []string
+	uses     []comms.UseRow
 	story    []comms.StoryRow
 	data     []comms.DatasetRow
 	progress comms.Progress
@@ -79,11 +84,19 @@ func (f *fake) Query(_ context.Context, q comms.Query) (*comms.Page, error) {
 	}
 	switch q.Kind {
 	case comms.QueryJobs:
+		switch q.Filter {
+		case comms.FilterSessions:
+			return page(f.sessions)
+		case comms.FilterOpenSessions:
+			return page(f.sessions[:1])
+		}
 		return page(f.jobs)
 	case comms.QueryAgents:
 		return page(f.hosts)
+	case comms.QueryUse:
+		return page(f.uses)
 	case comms.QueryCalls:
-		return page(f.calls)
+		return f.callsPage(q)
 	case comms.QueryPlan:
 		return page(f.plan)
 	case comms.QueryStory:
@@ -102,6 +115,33 @@ func (f *fake) Query(_ context.Context, q comms.Query) (*comms.Page, error) {
 		return page(rows)
 	}
 	return &comms.Page{}, nil
+}
+
+// callsPage is a page of called tasks; its cursor is a number of rows.
+func (f *fake) callsPage(q comms.Query) (*comms.Page, error) {
+	var from uint64
+	if len(q.Cursor) > 0 {
+		from = binary.BigEndian.Uint64(q.Cursor)
+	}
+	rest := f.calls[from:]
+	n := min(len(rest), int(q.Limit))
+	p, err := page(rest[:n])
+	if err == nil && n < len(rest) {
+		p.Cursor = binary.BigEndian.AppendUint64(nil, from+uint64(n))
+	}
+	return p, err
+}
+
+func (f *fake) References(_ context.Context, job comms.JobID, yield func(*comms.ReferenceRow)) ([]string, error) {
+	if f.broken != nil {
+		return nil, f.broken
+	}
+	for i := range f.refs {
+		if job.IsZero() || f.refs[i].Job == job.String() {
+			yield(&f.refs[i])
+		}
+	}
+	return f.absent, nil
 }
 
 func (f *fake) Watch(ctx context.Context, job comms.JobID, _ time.Duration, yield func(*comms.Progress) bool) error {
@@ -220,6 +260,21 @@ func newFake(t *testing.T) *fake {
 	f.story = []comms.StoryRow{{At: began.Format(time.RFC3339Nano), Task: "model[2]", Attempt: 1, What: "started", Cause: "obs[1].o was published", Agent: "node7", Detail: evil}}
 	f.data = []comms.DatasetRow{{Name: "model[0].f", Codec: "bytes", Size: 1 << 20, Place: "shared memory", Agent: "node7"}}
 	f.calls = []comms.CallRow{{Name: "products/1", Task: "products", Function: "fit", State: "failed", Tries: 2, Agent: "node7", Called: began.Format(time.RFC3339Nano), Started: began.Add(time.Second).Format(time.RFC3339Nano), Ended: began.Add(3 * time.Second).Format(time.RFC3339Nano), Seconds: 2, Error: evil}}
+	work := comms.JobRow{ID: id.String(), Name: "session work " + evil, Phase: "running", Tenant: "anna", Tasks: 1, Submitted: began.Format(time.RFC3339Nano)}
+	over := comms.JobRow{ID: "01a21cb6-0000-7000-8000-000000000001", Name: "session notebook", Phase: "done", Tasks: 1, Done: 1, Submitted: began.Add(-time.Hour).Format(time.RFC3339Nano), Ended: began.Format(time.RFC3339Nano)}
+	f.sessions = []comms.JobRow{work, over}
+	ref := comms.ReferenceRow{Kind: "call", Function: "fit", Job: id.String(), Owner: "session work " + evil, Agent: "node7", State: "running", Holders: "parent", Parent: true, Age: 90}
+	f.refs = []comms.ReferenceRow{ref, ref, ref, ref, ref}
+	for i := range f.refs {
+		f.refs[i].Name = fmt.Sprintf("root/%d", i)
+	}
+	f.refs[1].State = "waiting"
+	f.refs[2].State = "away" // it runs at node8
+	f.refs[3].Agent, f.refs[3].Name, f.refs[3].Owner, f.refs[3].Holders = "node8", "root/2", "agent node7", "its owner"
+	f.refs[4].Kind, f.refs[4].Function, f.refs[4].State, f.refs[4].Datasets, f.refs[4].Size, f.refs[4].Shm, f.refs[4].Place, f.refs[4].Holders = "value", "", "done", 1, 3<<20, 3<<20, "shm", "parent, 2 values"
+	f.hosts[0].Use = &comms.HostUse{At: at.Format(time.RFC3339), Cores: 8, Busy: 6.2, Total: 64 << 30, Memory: 20 << 30}
+	f.uses = []comms.UseRow{{Agent: "node7", Cores: 8, Total: 64 << 30, At: []int64{at.Unix() - 20, at.Unix() - 10, at.Unix()}, Busy: []float64{0.5, 7, 6.2}, Memory: []uint64{10 << 30, 15 << 30, 20 << 30}}}
+	f.absent = []string{"host node9 is away"}
 	f.log = []byte(evil + "\n")
 	return f
 }

@@ -78,7 +78,6 @@ func New(cfg Config) (*Handler, error) {
 	api("GET /api/v1/jobs/{job}/task", h.task)
 	api("GET /api/v1/jobs/{job}/log", h.log)
 	api("GET /api/v1/jobs/{job}/timeline", h.timeline)
-	api("GET /api/v1/jobs/{job}/calls", h.calls)
 	api("GET /api/v1/topic/{topic}", h.once)
 	api("POST /api/v1/jobs/{job}/{action}", h.steer)
 	api("POST /api/v1/hosts/{host}/drain", h.drain)

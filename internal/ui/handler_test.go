@@ -24,7 +24,7 @@ func TestAnswers(t *testing.T) {
 		"about": "/api/v1/about", "jobs": "/api/v1/topic/jobs", "hosts": "/api/v1/topic/hosts", "found": "/api/v1/jobs?filter=running",
 		"job": "/api/v1/topic/job:01a21cb6-b173-7407-866c-911bbcf3f4e0", "picture": "/api/v1/topic/picture:01a21cb6-b173-7407-866c-911bbcf3f4e0",
 		"tasks": job + "/tasks?filter=model", "task": job + "/task?name=model%5B2%5D", "log": job + "/log?task=model%5B1%5D",
-		"timeline": job + "/timeline", "window": job + "/timeline?from=100&to=500", "calls": job + "/calls",
+		"timeline": job + "/timeline", "window": job + "/timeline?from=100&to=500", "use": "/api/v1/topic/use", "sessions": "/api/v1/topic/sessions", "calls": "/api/v1/topic/calls:01a21cb6-b173-7407-866c-911bbcf3f4e0", "memory": "/api/v1/topic/memory:01a21cb6-b173-7407-866c-911bbcf3f4e0",
 	} {
 		status, head, text := request(t, s, "GET", path, "", nil)
 		if status != http.StatusOK || head.Get("Content-Type") != "application/json" || head.Get("Cache-Control") != "no-store" {
@@ -42,7 +42,7 @@ func TestRefusals(t *testing.T) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
 	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
-	paths := []string{"/api/v1/about", "/api/v1/jobs", job + "/tasks", job + "/task", job + "/log", job + "/timeline", job + "/calls", "/api/v1/topic/jobs", "/api/v1/stream?topics=jobs", job + "/cancel", "/api/v1/hosts/node7/drain", "/api/v1/nothing"}
+	paths := []string{"/api/v1/about", "/api/v1/jobs", job + "/tasks", job + "/task", job + "/log", job + "/timeline", "/api/v1/topic/jobs", "/api/v1/stream?topics=jobs", job + "/cancel", "/api/v1/hosts/node7/drain", "/api/v1/nothing"}
 	for _, path := range paths {
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
 			if status, _, _ := request(t, s, method, path, "", bare); status != http.StatusUnauthorized {

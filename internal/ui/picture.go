@@ -247,27 +247,54 @@ func slowest(s *sight, usual map[string]float64) []slowTask {
 
 var digits = regexp.MustCompile(`0x[0-9a-fA-F]+|[0-9]+`)
 
-// causesOf puts errors together that differ by numbers alone, the most frequent first.
+// causesOf puts errors of tasks together, the most frequent first.
 func causesOf(rows []comms.TaskRow) []cause {
-	type key struct{ family, message string }
-	at := map[key]int{}
-	all := []cause{}
+	var all causes
 	for i := range rows {
-		r := &rows[i]
-		if r.State != "failed" {
-			continue
+		if r := &rows[i]; r.State == "failed" {
+			all.add(&cause{Family: r.Group, Message: r.Error, First: r.Started, Task: r.Name, Host: r.Agent, Attempt: r.Attempt, Tail: r.LogTail})
 		}
-		line, _, _ := strings.Cut(strings.TrimSpace(r.Error), "\n")
-		k := key{r.Group, digits.ReplaceAllString(line, "#")}
-		n, ok := at[k]
-		if !ok {
-			n, at[k] = len(all), len(all)
-			all = append(all, cause{Family: r.Group, Message: clip(r.Error), First: r.Started, Last: r.Started, Task: r.Name, Host: r.Agent, Attempt: r.Attempt, Tail: lastLines(r.LogTail, 20)})
-		}
-		c := &all[n]
-		c.Count++
-		c.First, c.Last = min(c.First, r.Started), max(c.Last, r.Started)
 	}
+	return all.top()
+}
+
+// causes puts errors together that differ by numbers alone.
+type causes struct {
+	at  map[causeKey]int
+	all []cause
+}
+
+type causeKey struct{ family, message string }
+
+// add counts an error: its message, log and time of First are those of one task.
+func (s *causes) add(c *cause) {
+	line, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
+	k := causeKey{c.Family, digits.ReplaceAllString(clip(line), "#")}
+	n, ok := s.at[k]
+	if !ok && len(s.all) >= mostCauses { // it has no place of its own
+		k = causeKey{message: "other errors"}
+		n, ok = s.at[k]
+	}
+	if !ok {
+		if s.at == nil {
+			s.at = map[causeKey]int{}
+		}
+		one := *c
+		one.Message, one.Tail, one.Last = clip(c.Message), lastLines(c.Tail, 20), c.First
+		if k.family != c.Family {
+			one.Family, one.Message = "", k.message
+		}
+		n, s.at[k] = len(s.all), len(s.all)
+		s.all = append(s.all, one)
+	}
+	have := &s.all[n]
+	have.Count++
+	have.First, have.Last = min(have.First, c.First), max(have.Last, c.First)
+}
+
+// top returns the most frequent ones, the most frequent first.
+func (s *causes) top() []cause {
+	all := append([]cause{}, s.all...)
 	slices.SortStableFunc(all, func(a, b cause) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.First, b.First)) })
 	return all[:min(len(all), shownCauses)]
 }

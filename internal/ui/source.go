@@ -12,6 +12,7 @@ import (
 	"github.com/cascade-run/cascade/admin"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/dag"
+	"github.com/cascade-run/cascade/internal/client"
 )
 
 // Source is the cluster that a Handler shows. Its methods may be called from any goroutine.
@@ -24,6 +25,9 @@ type Source interface {
 	// Log returns at most so many bytes of what a task wrote, from an offset on, and how many there
 	// are in all.
 	Log(ctx context.Context, job comms.JobID, task string, offset, most uint64) (text []byte, total uint64, err error)
+	// References calls f for each reference that agents have of a job, or of all with the zero ID. It returns the
+	// hosts that were not asked, with the reason.
+	References(ctx context.Context, job comms.JobID, f func(*comms.ReferenceRow)) (absent []string, err error)
 	// Control changes the course of a job.
 	Control(ctx context.Context, c comms.Control) error
 	// Drain has a host leave the cluster.
@@ -81,6 +85,34 @@ func (c Cluster) Log(ctx context.Context, job comms.JobID, task string, offset, 
 		return nil, 0, fmt.Errorf("log of %s: %w", task, err)
 	}
 	return text, chunk.Total, nil
+}
+
+// References asks the agents, one after another.
+func (c Cluster) References(ctx context.Context, job comms.JobID, f func(*comms.ReferenceRow)) (absent []string, err error) {
+	hosts, err := rowsOf[comms.AgentRow](ctx, c, comms.QueryAgents, comms.JobID{}, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	for i := range hosts {
+		a := &hosts[i]
+		if a.State != "ready" && a.State != "leaving" {
+			if a.State != "left" {
+				absent = append(absent, fmt.Sprintf("host %s is %s", a.Name, a.State))
+			}
+			continue
+		}
+		for row, err := range client.EachAgentRow[comms.ReferenceRow](ctx, c.Client.Conn(), a.Name, a.Addresses, comms.QueryReferences, job) {
+			if ctx.Err() != nil {
+				return absent, context.Cause(ctx)
+			}
+			if err != nil {
+				absent = append(absent, err.Error())
+				break
+			}
+			f(row)
+		}
+	}
+	return absent, nil
 }
 
 // Control asks the controller.

@@ -139,6 +139,10 @@ func (h *Handler) poller(name string) (func(context.Context, *topic), error) {
 			return h.every(2*time.Second, h.openJobs), nil
 		case "hosts":
 			return h.every(2*time.Second, h.hosts), nil
+		case "use":
+			return h.every(comms.UseEvery*time.Second, h.use), nil
+		case "sessions":
+			return h.every(2*time.Second, h.sessions), nil
 		}
 		return nil, badf("there is no topic %q", name)
 	}
@@ -149,6 +153,10 @@ func (h *Handler) poller(name string) (func(context.Context, *topic), error) {
 	switch what {
 	case "job":
 		return func(ctx context.Context, t *topic) { h.watchJob(ctx, t, id) }, nil
+	case "calls":
+		return h.every(2*time.Second, h.calls(id)), nil
+	case "memory":
+		return h.every(2*time.Second, h.memory(id)), nil
 	case "picture":
 		return func(ctx context.Context, t *topic) { h.paint(ctx, t, id) }, nil
 	}

@@ -5,6 +5,7 @@ import { seconds, shown, time } from "./words.js";
 import { Empty } from "./parts.js";
 import { Jobs } from "./jobs.js";
 import { Job } from "./job.js";
+import { Sessions, Session } from "./sessions.js";
 import { Hosts } from "./hosts.js";
 
 // The address behind #: path and what is chosen there. So a link shows the same to others.
@@ -29,7 +30,7 @@ function useTheme() {
   }, [theme.value]);
 }
 
-const keys = [["g j", "jobs"], ["g h", "hosts"], ["1 to 7", "parts of a job"], ["j, k", "next, previous row"], ["Enter", "open the row"], ["/", "search"], ["Esc", "back"], ["?", "this list"]];
+const keys = [["g j", "jobs"], ["g s", "sessions"], ["g h", "hosts"], ["1 to 7", "parts of a job or session"], ["j, k", "next, previous row"], ["Enter", "open the row"], ["/", "search"], ["Esc", "back"], ["?", "this list"]];
 
 function Keys({ dialog }) {
   return html`<dialog ref=${dialog} aria-label="Keys"><h2>Keys</h2>
@@ -48,6 +49,7 @@ function useKeys(dialog) {
       before = e.key === "g" ? "g" : "";
       const all = rows(), at = all.indexOf(document.activeElement);
       if (two === "gj") location.hash = "#/";
+      else if (two === "gs") location.hash = "#/sessions";
       else if (two === "gh") location.hash = "#/hosts";
       else if (/^[1-7]$/.test(e.key)) document.querySelectorAll("nav.tabs a")[e.key - 1]?.click();
       else if (e.key === "j") all[Math.min(all.length - 1, at + 1)]?.focus();
@@ -73,6 +75,7 @@ function Page() {
   const { path, query } = route.value;
   if (path.length === 0 || path[0] === "jobs" && path.length === 1) return html`<${Jobs} query=${query} />`;
   if (path[0] === "jobs") return html`<${Job} key=${path[1]} id=${path[1]} part=${path.slice(2)} query=${query} />`;
+  if (path[0] === "sessions") return path.length === 1 ? html`<${Sessions} />` : html`<${Session} key=${path[1]} id=${path[1]} part=${path.slice(2)} />`;
   if (path[0] === "hosts") return html`<${Hosts} host=${path[1]} />`;
   return html`<${Empty} title="There is no such page"><p><a href="#/">All jobs</a></p><//>`;
 }
@@ -86,7 +89,7 @@ function App() {
     <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>To the content</a>
     <header class="head">
       <a class="brand" href="#/"><img src="icon.svg" alt="" width="22" height="22" />Cascade</a>
-      <nav aria-label="Pages"><a href="#/" aria-current=${at === "jobs" ? "page" : undefined}>Jobs</a><a href="#/hosts" aria-current=${at === "hosts" ? "page" : undefined}>Hosts</a></nav>
+      <nav aria-label="Pages"><a href="#/" aria-current=${at === "jobs" ? "page" : undefined}>Jobs</a><a href="#/sessions" aria-current=${at === "sessions" ? "page" : undefined}>Sessions</a><a href="#/hosts" aria-current=${at === "hosts" ? "page" : undefined}>Hosts</a></nav>
       <span class="grow"></span>
       ${me && html`<span class="me" title=${"role " + me.role + ", Cascade " + me.version}><bdi>${shown(me.user)}</bdi> · <bdi>${shown(me.cluster)}</bdi> · ${me.role}</span>`}
       <label class="theme"><span class="hidden">Theme</span><select value=${theme.value} onChange=${(e) => { theme.value = e.target.value; }}>

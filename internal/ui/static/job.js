@@ -7,6 +7,7 @@ import { Timeline } from "./timeline.js";
 import { Graph } from "./graph.js";
 import { Task } from "./task.js";
 import { Log } from "./log.js";
+import { Called } from "./sessions.js";
 
 const tabs = [["", "Overview"], ["graph", "Graph"], ["time", "Timeline"], ["tasks", "Tasks"], ["errors", "Errors"], ["log", "Log"], ["calls", "Calls"]];
 
@@ -25,7 +26,7 @@ export function Job({ id, part, query }) {
     : at === "tasks" ? html`<${Tasks} id=${id} query=${query} s=${state} />`
     : at === "errors" ? html`<${Errors} p=${picture} s=${state} id=${id} />`
     : at === "log" ? html`<${LogPart} id=${id} query=${query} p=${picture} />`
-    : at === "calls" ? html`<${Calls} id=${id} made=${picture && picture.at} />`
+    : at === "calls" ? html`<${Called} id=${id} />`
     : html`<${Empty} title="There is no such part of a job" />`}`;
 }
 
@@ -157,16 +158,4 @@ function LogPart({ id, query, p }) {
   const [text, type] = useState("");
   return html`<form class="search" role="search" onSubmit=${(e) => { e.preventDefault(); location.hash = link("jobs", id, "log") + "?task=" + encodeURIComponent(text || choice); }}><input type="search" aria-label="Task whose log is shown" placeholder="Task, such as spread[2]" value=${text || choice} onInput=${(e) => type(e.target.value)} /><button>Show</button></form>
     ${choice ? html`<${Log} key=${choice} id=${id} task=${choice} />` : html`<${Empty} title="Whose log?"><p>Name a task. None failed, and none runs now.</p><//>`}`;
-}
-
-function Calls({ id, made }) {
-  const { data, wrong } = useAsked(() => ask(`jobs/${id}/calls`), [id, made]);
-  if (wrong) return html`<${Trouble}>${wrong}<//>`;
-  if (!data) return html`<${Loading} />`;
-  if (data.calls === 0) return html`<${Empty} title="No task has called others"><p>Calls are listed when they have ended.</p><//>`;
-  return html`<p class="quiet">${count(data.calls, "called task")} that ended${data.more ? "; there are more" : ""}. For ${seconds(data.busy)} at least one was under way, ${(data.together / Math.max(data.busy, 1e-9)).toFixed(1)} on average.</p>
-    <div class="scroll" tabindex="0"><table><caption>By function</caption><thead><tr><th>Function</th><th class="number">Calls</th><th class="number">Failed</th><th class="number">Tries more</th><th class="number">Together</th><th class="number">Median</th><th class="number">95 %</th><th class="number">Median wait</th><th>Where</th><th>First error</th></tr></thead>
-    <tbody>${data.functions.map((f) => html`<tr><td><${Name} of=${f.function} /></td><td class="number">${number(f.calls)}</td><td class=${"number" + (f.failed ? " bad" : "")}>${f.failed || ""}</td><td class="number">${f.more_tries || ""}</td><td class="number">${seconds(f.total)}</td><td class="number">${seconds(f.median)}</td><td class="number">${seconds(f.p95)}</td><td class="number">${seconds(f.waited)}</td><td><${Name} of=${f.where} /></td><td class="why"><${Name} of=${f.error.split("\n")[0]} /></td></tr>`)}</tbody></table></div>
-    <div class="scroll" tabindex="0"><table><caption>The newest ${data.newest.length}</caption><thead><tr><th>Call</th><th>Function</th><th>State</th><th>Host</th><th class="number">Took</th><th>Error</th></tr></thead>
-    <tbody>${data.newest.map((c) => html`<tr key=${c.name}><td><${Name} of=${c.name} /></td><td><${Name} of=${c.function} /></td><td><${State} is=${c.state} /></td><td><${Name} of=${c.agent} /></td><td class="number">${seconds(c.seconds)}</td><td class="why"><${Name} of=${(c.error || "").split("\n")[0]} /></td></tr>`)}</tbody></table></div>`;
 }
