@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import hashlib
 import importlib
 import inspect
 import sys
@@ -68,9 +67,9 @@ class RemoteFunction:
         other._core = self._core
         return other
 
-    def _has_come(self, hash: str, code: bytes) -> None:
+    def _has_come(self, coded: Coded) -> None:
         """It was loaded from its code, by which it goes on to others."""
-        self._core.coded = Coded(hash, code)
+        self._core.coded = coded
 
     def __reduce__(self) -> Any:
         name = importable(self)
@@ -206,7 +205,7 @@ def code(of: Any, finds: Callable[[str], bool]) -> Coded:
             for module in own:
                 cloudpickle.unregister_pickle_by_value(module)
     data = ".".join(map(str, sys.version_info[:2])).encode() + b"\n" + pickled
-    return Coded(hashlib.blake2b(data, digest_size=16).hexdigest(), data)
+    return Coded(data)
 
 
 def opened() -> Any:

@@ -7,21 +7,32 @@ f.remote(x) of @cascade.remote  Target: the name, or the name and the code, whic
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..context import by_name, places
 from ..values import hints_of
 from .functions import resolve
 
 
-class Coded(NamedTuple):
-    """A function as bytes."""
+class Coded:
+    """A function as bytes. What was sent of it stays while it is referred to."""
 
-    hash: str  # of the bytes, in hexadecimal digits
-    data: bytes
+    __slots__ = ("__weakref__", "data", "key")
+
+    def __init__(self, data: bytes, key: str = "") -> None:
+        """key is given when it is known: the hash of the bytes in hexadecimal digits, and their number."""
+        self.data = data
+        self.key = key or f"{hashlib.blake2b(data, digest_size=16).hexdigest()}-{len(data)}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Coded) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 class Target:
