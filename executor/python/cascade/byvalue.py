@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .executor.code import missing
-from .executor.targets import Coded
+from .executor.targets import Coded, coded
 
 _MOST = 256  # functions that are kept
 _known: OrderedDict[str, Any] = OrderedDict()  # by the key of their code; what was used last is at the end
@@ -44,11 +44,11 @@ def call(cascade_function: str, **arguments: Any) -> Any:
 
 def function(name: str, key: str, code: Callable[[], bytes]) -> Callable[..., Any]:
     """A function or class of cascade.remote by its code, which is asked for and read once while it is used."""
-    return kept(key, lambda: _loaded(name, Coded(code(), key)))  # type: ignore[no-any-return]
+    return kept(key, lambda: _loaded(name, coded(code(), key)))  # type: ignore[no-any-return]
 
 
-def _loaded(name: str, coded: Coded) -> Any:
-    version, _, pickled = coded.data.partition(b"\n")
+def _loaded(name: str, own: Coded) -> Any:
+    version, _, pickled = own.data.partition(b"\n")
     here = ".".join(map(str, sys.version_info[:2]))
     if version.decode() != here:
         raise NotLoaded(f"function {name} comes from Python {version.decode()}, and its executor runs Python {here}: "
@@ -57,5 +57,5 @@ def _loaded(name: str, coded: Coded) -> Any:
         remote = pickle.loads(pickled)
     except Exception as e:
         raise NotLoaded(f"function {name} cannot be loaded: {type(e).__name__}: {e}{missing(e)}", traceback.format_exc()) from None
-    remote._has_come(coded)
+    remote._has_come(own)
     return remote.__cascade_function__

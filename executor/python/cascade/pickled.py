@@ -21,7 +21,7 @@ from typing import Any
 from . import byvalue, context, screen
 from .context import Future, RemoteTraceback, put
 from .executor.codes import SMALL
-from .executor.targets import Coded
+from .executor.targets import Coded, coded
 
 _LARGE = 256 << 10  # bytes of an array that is sent beside the calls that use it, once
 
@@ -63,13 +63,13 @@ def _pickler() -> Any:
 
         def persistent_id(self, obj: Any) -> tuple[str, int | bytes] | None:
             if type(obj) is types.FunctionType:
-                coded = _coded(obj)
-                if coded is None:
+                own = _own(obj)
+                if own is None:
                     return None
-                if len(coded.data) <= SMALL or context._host is None:
-                    return coded.key, coded.data
-                self.beside.append(context._host.own_calls("put a function").code(coded))
-                return coded.key, len(self.beside) - 1
+                if len(own.data) <= SMALL or context._host is None:
+                    return own.key, own.data
+                self.beside.append(context._host.own_calls("put a function").code(own))
+                return own.key, len(self.beside) - 1
             if self.shared is None or type(obj).__name__ != "ndarray" or type(obj).__module__ != "numpy":
                 return None
             if obj.nbytes < _LARGE or obj.dtype.kind not in "iufc" or not obj.flags.c_contiguous:
@@ -88,7 +88,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), types.ModuleType, t
 _codes: weakref.WeakKeyDictionary[types.FunctionType, tuple[list[Any], Coded]] = weakref.WeakKeyDictionary()
 
 
-def _coded(function: types.FunctionType) -> Coded | None:
+def _own(function: types.FunctionType) -> Coded | None:
     """A function of the program's own as a pickle, which is made once while all that it uses is the same.
 
     None for one that goes by its name, and for one that uses what may change unseen, such as a list: it is pickled anew.
@@ -106,9 +106,9 @@ def _coded(function: types.FunctionType) -> Coded | None:
         return known[1]
     import cloudpickle
 
-    coded = Coded(cloudpickle.dumps(function, protocol=5))
-    _codes[function] = used, coded
-    return coded
+    own = coded(cloudpickle.dumps(function, protocol=5))
+    _codes[function] = used, own
+    return own
 
 
 def _uses(value: Any, used: list[Any]) -> None:

@@ -52,7 +52,7 @@ class Calls(Waits):
         self._kind_number = 0  # of the last
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = Batch(run.id)
-        self._codes = Codes(run, self._batch, self._put)
+        self.codes = Codes(run, self._batch, self._put)
         self._sealed = False  # a value of the next call lies in shared memory
         self._found: Found | None = None  # futures in the value that was encoded last
         self._borrowed = 0  # futures that were found in values
@@ -108,7 +108,7 @@ class Calls(Waits):
 
     def _make(self, target: Target, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Any:
         ports = target.ports(len(args), tuple(named))
-        inputs = [] if target.coded is None else [self._codes.input(target.coded)]
+        inputs = [] if target.coded is None else [self.codes.input(target.coded)]
         lists, port = 0, len(inputs)
         refs: list[m.ItemRefs] = []
         kept: list[Found] = []  # until the agent is told what they are in
@@ -168,7 +168,7 @@ class Calls(Waits):
             with self._memory.making:
                 self._runs("put a function")
                 self._able("put a function")
-                return self._codes.value(coded)
+                return self.codes.value(coded)
 
         return self._mine("put a function", put)  # type: ignore[no-any-return]
 

@@ -45,6 +45,10 @@ class Codes:
             found = self._values[coded] = self._put(coded.data)
         return found
 
+    def held(self) -> int:
+        """How many large functions are kept."""
+        return len(self._values)
+
     def _input(self, coded: Coded) -> bytes:
         if len(coded.data) <= SMALL:
             data = m.Desc(m.Ref(), 0, RAW, BYTES, size=len(coded.data), place=m.Place(m.INLINE, coded.data))

@@ -12,6 +12,7 @@ import inspect
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..context import by_name, places
 from ..values import hints_of
@@ -19,20 +20,22 @@ from .functions import resolve
 
 
 class Coded:
-    """A function as bytes. What was sent of it stays while it is referred to."""
+    """A function as bytes. What was sent of it stays while it is referred to. Equal ones are one: see coded."""
 
     __slots__ = ("__weakref__", "data", "key")
 
-    def __init__(self, data: bytes, key: str = "") -> None:
-        """key is given when it is known: the hash of the bytes in hexadecimal digits, and their number."""
+    def __init__(self, data: bytes, key: str) -> None:
         self.data = data
-        self.key = key or f"{hashlib.blake2b(data, digest_size=16).hexdigest()}-{len(data)}"
+        self.key = key  # the hash of the bytes in hexadecimal digits, and their number
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Coded) and self.key == other.key
 
-    def __hash__(self) -> int:
-        return hash(self.key)
+_coded: WeakValueDictionary[str, Coded] = WeakValueDictionary()
+
+
+def coded(data: bytes, key: str = "") -> Coded:
+    """A function by its bytes, and by its key if that is known."""
+    key = key or f"{hashlib.blake2b(data, digest_size=16).hexdigest()}-{len(data)}"
+    return _coded.setdefault(key, Coded(data, key))
 
 
 class Target:
