@@ -20,7 +20,7 @@ from .functions import resolve
 
 
 class Coded:
-    """A function as bytes. What was sent of it stays while it is referred to. Equal ones are one: see coded."""
+    """A function as bytes, for which a run keeps the value that it put. Equal ones are one: see coded."""
 
     __slots__ = ("__weakref__", "data", "key")
 
