@@ -256,7 +256,7 @@ func (a *app) listJobs(ctx context.Context, client *cascade.Client, most int) er
 func (a *app) lsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ls",
-		Short: "List jobs, tasks, calls, datasets, hosts, environments and others",
+		Short: "List jobs, tasks, calls, functions, datasets, hosts and others",
 		Long: `List what there is. Rows are chosen by --status, --family, --host, --tenant and
 --label, ordered by --sort and counted off by --limit; -o and --columns say what
 is printed of them.`,
@@ -281,7 +281,7 @@ is printed of them.`,
 			}))
 		},
 	}
-	c.AddCommand(a.asList(jobs, "status", "tenant", "label"), a.asList(hosts, "status", "host"), a.asList(a.listCallsCommand(), "status", "host"),
+	c.AddCommand(a.asList(jobs, "status", "tenant", "label"), a.asList(hosts, "status", "host"), a.asList(a.listCallsCommand(), "status", "host"), a.asList(a.listFunctionsCommand()),
 		a.asList(listCommand[comms.TaskRow](a, "tasks", "List the tasks of a job",
 			"  cascade ls tasks last --status failed\n  cascade ls tasks last --family spread --sort -seconds --limit 5\n  cascade ls tasks last --host node7 -o wide", comms.QueryTasks,
 			"name", "state", "attempt", "host", "started", "seconds", "peak_memory", "bytes_out", "error"), "status", "family", "host"),

@@ -83,9 +83,9 @@ class ActorClass:
         other._core = self._core
         return other
 
-    def _has_come(self, hash: str, code: bytes) -> None:
+    def _has_come(self, coded: Coded) -> None:
         """It was loaded from its code, by which it goes on to others."""
-        self._core.coded = Coded(hash, code)
+        self._core.coded = coded
 
     def __reduce__(self) -> Any:
         name = importable(self)
@@ -138,7 +138,7 @@ class _Core:
                 coded = code(of, calls.finds)
             self._made = calls.host, Target(f"{of.__module__}.{of.__qualname__}", of.__cascade_function__, (), coded, True)
         target = self._made[1]
-        said = [f"code={target.coded.hash}"] if target.coded is not None else []
+        said = [f"code={target.coded.key}"] if target.coded is not None else []
         if more.max_concurrency:
             said.append(f"concurrency={more.max_concurrency}")
         if more.concurrency_groups:

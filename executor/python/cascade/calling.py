@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import hashlib
 import importlib
 import inspect
 import sys
@@ -21,7 +20,7 @@ from typing import Any
 from . import context
 from .checks import is_async
 from .context import Options
-from .executor.targets import Coded, Target
+from .executor.targets import Coded, Target, coded
 
 RAY = {"num_cpus": "cpu", "num_gpus": "gpu", "num_returns": "returns"}
 
@@ -68,9 +67,9 @@ class RemoteFunction:
         other._core = self._core
         return other
 
-    def _has_come(self, hash: str, code: bytes) -> None:
+    def _has_come(self, own: Coded) -> None:
         """It was loaded from its code, by which it goes on to others."""
-        self._core.coded = Coded(hash, code)
+        self._core.coded = own
 
     def __reduce__(self) -> Any:
         name = importable(self)
@@ -104,10 +103,10 @@ class _Core:
             raise TypeError(
                 f"function {of.__qualname__} is async, and nothing would await it: write def, and asyncio.run(...) in it"
             )
-        coded = self.coded
-        if coded is None and not (calls.finds(of.__module__) and importable(of)):
-            coded = code(of, calls.finds)
-        return Target(f"{of.__module__}.{of.__qualname__}", of.__cascade_function__, (), coded, True)
+        own = self.coded
+        if own is None and not (calls.finds(of.__module__) and importable(of)):
+            own = code(of, calls.finds)
+        return Target(f"{of.__module__}.{of.__qualname__}", of.__cascade_function__, (), own, True)
 
 
 _LOST = "<dynamic-code>"  # the file of code that was sent by value
@@ -206,7 +205,7 @@ def code(of: Any, finds: Callable[[str], bool]) -> Coded:
             for module in own:
                 cloudpickle.unregister_pickle_by_value(module)
     data = ".".join(map(str, sys.version_info[:2])).encode() + b"\n" + pickled
-    return Coded(hashlib.blake2b(data, digest_size=16).hexdigest(), data)
+    return coded(data)
 
 
 def opened() -> Any:

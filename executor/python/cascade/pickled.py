@@ -9,22 +9,21 @@ Pickles run code where they are loaded: results are those of a cluster that the 
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import operator
 import pickle
 import traceback
 import types
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import context, screen
+from . import byvalue, context, screen
 from .context import Future, RemoteTraceback, put
+from .executor.codes import SMALL
+from .executor.targets import Coded, coded
 
 _LARGE = 256 << 10  # bytes of an array that is sent beside the calls that use it, once
-_LARGE_CODE = 8 << 10  # bytes of a function, likewise: smaller ones go with each call
 
 
 class Shared:
@@ -47,9 +46,9 @@ def packed(
     """A call as bytes, with the arrays that go beside it."""
     out = io.BytesIO()
     pickler = _pickler()(out, protocol=5)
-    pickler.shared, pickler.functions, pickler.beside = shared, [], []
+    pickler.shared, pickler.beside = shared, []
     pickler.dump((function, args, named))
-    return pickle.dumps((out.getvalue(), pickler.functions), protocol=5), pickler.beside
+    return out.getvalue(), pickler.beside
 
 
 @functools.cache
@@ -57,28 +56,26 @@ def _pickler() -> Any:
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        """Puts arrays beside what it pickles, and functions before it: an executor loads equal ones once."""
+        """Puts arrays and large functions beside what it pickles. An executor loads equal functions once."""
 
         shared: Shared | None
-        functions: list[bytes]
         beside: list[Future]
 
-        def persistent_id(self, obj: Any) -> tuple[bool | str, int] | None:
+        def persistent_id(self, obj: Any) -> tuple[str, int | bytes] | None:
             if type(obj) is types.FunctionType:
-                code = _code(obj)
-                if code is None:
+                own = _own(obj)
+                if own is None:
                     return None
-                if len(code.data) >= _LARGE_CODE:
-                    self.beside.append(code.put())
-                    return code.hash, len(self.beside) - 1
-                self.functions.append(code.data)
-                return True, len(self.functions) - 1
+                if len(own.data) <= SMALL or context._host is None:
+                    return own.key, own.data
+                self.beside.append(context._host.own_calls("put a function").code(own))
+                return own.key, len(self.beside) - 1
             if self.shared is None or type(obj).__name__ != "ndarray" or type(obj).__module__ != "numpy":
                 return None
             if obj.nbytes < _LARGE or obj.dtype.kind not in "iufc" or not obj.flags.c_contiguous:
                 return None
             self.beside.append(self.shared.future(obj))
-            return False, len(self.beside) - 1
+            return "", len(self.beside) - 1
 
     return Pickler
 
@@ -88,30 +85,10 @@ class _Varies(Exception):
 
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), types.ModuleType, types.BuiltinFunctionType)
-_codes: weakref.WeakKeyDictionary[types.FunctionType, _Code] = weakref.WeakKeyDictionary()
+_codes: weakref.WeakKeyDictionary[types.FunctionType, tuple[list[Any], Coded]] = weakref.WeakKeyDictionary()
 
 
-class _Code:
-    """A function as a pickle. Where it was put it stays while the function does."""
-
-    def __init__(self, used: list[Any], data: bytes) -> None:
-        self.used, self.data = used, data
-        self._put: Future | None = None
-
-    @functools.cached_property
-    def hash(self) -> str:
-        """The hash of the pickle, in hexadecimal digits."""
-        return hashlib.blake2b(self.data, digest_size=16).hexdigest()
-
-    def put(self) -> Future:
-        """The pickle as a value, which a session, or a run of a task, puts once."""
-        calls = context._host and context._host.own_calls("put a function")
-        if self._put is None or getattr(self._put, "calls", None) is not calls:
-            self._put = context.put(self.data)
-        return self._put
-
-
-def _code(function: types.FunctionType) -> _Code | None:
+def _own(function: types.FunctionType) -> Coded | None:
     """A function of the program's own as a pickle, which is made once while all that it uses is the same.
 
     None for one that goes by its name, and for one that uses what may change unseen, such as a list: it is pickled anew.
@@ -125,12 +102,13 @@ def _code(function: types.FunctionType) -> _Code | None:
         return None
     used = [u for u in used if u is not function]  # or it would be kept for ever
     known = _codes.get(function)
-    if known is not None and len(known.used) == len(used) and all(map(operator.is_, known.used, used)):
-        return known
+    if known is not None and len(known[0]) == len(used) and all(map(operator.is_, known[0], used)):
+        return known[1]
     import cloudpickle
 
-    code = _codes[function] = _Code(used, cloudpickle.dumps(function, protocol=5))
-    return code
+    own = coded(cloudpickle.dumps(function, protocol=5))
+    _codes[function] = used, own
+    return own
 
 
 def _uses(value: Any, used: list[Any]) -> None:
@@ -165,44 +143,21 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*code.co_names, *within)))
 
 
-@functools.lru_cache(maxsize=256)
-def _loaded(code: bytes) -> Any:
-    return pickle.loads(code)
-
-
-_MOST = 64  # large functions that are kept
-_known: OrderedDict[str, Any] = OrderedDict()  # by hash; what was used last is at the end
-
-
-def _large(hash: str, code: memoryview) -> Any:
-    found = _known.get(hash)
-    if found is not None:
-        _known.move_to_end(hash)
-        return found
-    made = pickle.loads(code)
-    while len(_known) >= _MOST:
-        _known.popitem(last=False)
-    _known[hash] = made
-    return made
-
-
 class _Unpickler(pickle.Unpickler):
-    functions: Sequence[bytes]
     beside: Sequence[Any]
 
-    def persistent_load(self, place: tuple[bool | str, int]) -> Any:
-        function, i = place
-        if isinstance(function, str):
-            return _large(function, self.beside[i])
-        return _loaded(self.functions[i]) if function else self.beside[i]
+    def persistent_load(self, said: tuple[str, int | bytes]) -> Any:
+        key, at = said
+        if not key:
+            return self.beside[at]  # type: ignore[index]
+        return byvalue.kept(key, lambda: pickle.loads(at if isinstance(at, bytes) else self.beside[at]))
 
 
 def apply(call: memoryview, beside: Sequence[Any] = ()) -> bytes:
     """Makes a call, in an executor. An exception is a result too, so that the caller raises the same."""
     try:
-        data, functions = pickle.loads(call)
-        unpickler = _Unpickler(io.BytesIO(data))
-        unpickler.functions, unpickler.beside = functions, beside
+        unpickler = _Unpickler(io.BytesIO(call))
+        unpickler.beside = beside
         function, args, named = unpickler.load()
         outcome = True, function(*args, **named)
     except (Exception, SystemExit, KeyboardInterrupt) as e:

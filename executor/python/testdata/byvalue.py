@@ -23,11 +23,11 @@ def unread():
 here = ".".join(map(str, sys.version_info[:2]))
 factor = 3
 coded = code(RemoteFunction(lambda x: x * factor, Options(retries=2)), lambda module: True)
-loaded = byvalue.function("f", coded.hash, lambda: coded.data)
-print(loaded(2), loaded.__code__.co_filename == __file__, byvalue.function("f", coded.hash, unread) is loaded)
+loaded = byvalue.function("f", coded.key, lambda: coded.data)
+print(loaded(2), loaded.__code__.co_filename == __file__, byvalue.function("f", coded.key, unread) is loaded)
 for i in range(300):
     byvalue.function("f", str(i), lambda: coded.data)
-print(len(byvalue._known), byvalue.function("f", coded.hash, lambda: coded.data) is loaded)
+print(len(byvalue._known), byvalue.function("f", coded.key, lambda: coded.data) is loaded)
 print(tried(lambda: byvalue.function("f", "a", lambda: b"3.8\n" + coded.data)).replace(here, "HERE"))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import io
 import os
 import re
@@ -57,6 +58,42 @@ def large(text):
         return [len(text), cascade.context._host.own_calls("").made, *below]  # what it has called and put
 
     return down
+
+
+def sent(text):
+    """A large function is put once for calls, maps, other options and pools, and goes with the last who has it."""
+    gc.collect()
+    held = cascade.context._host.own_calls("").codes.held
+
+    def counts(x):
+        return len(text) + x
+
+    def of_pool(x):
+        return len(text) - x
+
+    before, f = held(), cascade.remote(counts)
+    values = cascade.get([f.remote(0), *f.map([1, 2]), f.options(retries=1).remote(3)])
+    calls = held() - before
+    with cascade.Executor(2) as ex:
+        values += list(ex.map(of_pool, range(2)))
+    both = held() - before
+    del counts, of_pool, f
+    gc.collect()
+    return values, calls, both, held() - before
+
+
+def coded_once():
+    """A function by value is as it was at its first call."""
+    factor = 2
+
+    @cascade.remote
+    def scaled(x):
+        return factor * x
+
+    first = scaled.remote(1).result()
+    factor = 3
+    return first, scaled.remote(1).result(), cascade.remote(scaled).remote(1).result()
+
 
 
 @cascade.remote(num_returns=2, num_cpus=0.5)
@@ -126,6 +163,8 @@ def values():
     print("places", cascade.get(many.remote(1, 2, 3, 4, c=5, d=6)), cascade.get(many.remote(1, b=3)))
     y = 10
     print("closure", cascade.get([cascade.remote(lambda x: x * y).remote(i) for i in range(3)]))
+    print("large functions", sent("x" * (1 << 20)))
+    print("coded once", coded_once())
     print("module", beside.triple.remote(3).result(), double.remote(beside.triple.remote(1)).result(), beside.of_both.remote(1).result())
     print("call", cascade.call(double, 3).result(), cascade.options(retries=1).call(beside.triple, 2).result(), cascade.call("job.beside.triple", 4).result())
     array = cascade.put(np.arange(1 << 17))

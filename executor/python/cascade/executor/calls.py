@@ -14,13 +14,15 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from .. import context
 from ..context import CallFailed, Future, Options
 from ..references import Found
-from ..values import BYTES, RAW, TypeMismatch, encode
+from ..values import TypeMismatch, encode
 from ..wire import messages as m
 from .batch import Batch
+from .codes import Codes
 from .functions import CODE
 from .futures import Called, Element, InputFuture, State, valued
 from .outputs import ALL
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from .outputs import Memory
 
 
-SMALL_CODE = 1024  # bytes of a function that goes with each of its calls
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
@@ -47,10 +48,11 @@ class Calls(Waits):
 
     def __init__(self, worker: Host, memory: Memory, run: Run) -> None:
         super().__init__(worker, memory, run)
-        self._kinds: dict[Any, int] = {}
-        self._codes: dict[str, tuple[bytes, Any]] = {}  # functions by value as inputs of their calls, by their hash
+        self._kinds: WeakKeyDictionary[Target, dict[Any, int]] = WeakKeyDictionary()
+        self._kind_number = 0  # of the last
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = Batch(run.id)
+        self.codes = Codes(run, self._batch, self._put)
         self._sealed = False  # a value of the next call lies in shared memory
         self._found: Found | None = None  # futures in the value that was encoded last
         self._borrowed = 0  # futures that were found in values
@@ -106,7 +108,7 @@ class Calls(Waits):
 
     def _make(self, target: Target, options: Options, args: Sequence[Any], named: dict[str, Any]) -> Any:
         ports = target.ports(len(args), tuple(named))
-        inputs = [] if target.coded is None else [self._code(target.coded)]
+        inputs = [] if target.coded is None else [self.codes.input(target.coded)]
         lists, port = 0, len(inputs)
         refs: list[m.ItemRefs] = []
         kept: list[Found] = []  # until the agent is told what they are in
@@ -135,50 +137,40 @@ class Calls(Waits):
 
     def _kind(self, target: Target, o: Options, ports: Sequence[str], lists: int) -> int:
         """The number of a kind of calls, which the agent learns with the first of them."""
-        key = (target, o[:-1], ports, lists)  # calls of one kind may have names of their own
-        kind = self._kinds.get(key)
+        known = self._kinds.get(target)
+        if known is None:
+            known = self._kinds[target] = {}
+        key = (o[:-1], ports, lists)  # calls of one kind may have names of their own
+        kind = known.get(key)
         if kind is None:
             for name in ports:
                 if not _NAME.fullmatch(name):
                     raise ValueError(f"call {target.name}: argument {name!r}: want letters, digits, _ and -, and no digit first")
-            names = ports if target.coded is None else (CODE + target.coded.hash, *ports)
+            names = ports if target.coded is None else (CODE + target.coded.key, *ports)
             needs = m.Resources(round(o.cpu * 1000), o.memory, round(o.gpu * 1000))
             if target.stream and o.returns > 1:
                 raise ValueError(f"call {target.name}: returns={o.returns}: it yields, and so has one result, a series")
             outs = [m.KindOut("out", m.OPEN if target.stream else m.SINGLE)]
             if o.returns > 1:
                 outs = [m.KindOut(f"out{i}") for i in range(o.returns)]
-            kind = self._kinds[key] = len(self._kinds) + 1
+            self._kind_number += 1
+            kind = known[key] = self._kind_number
             made = m.CallKind(kind, target.name, "", [m.KindIn(n, bool(lists >> i & 1)) for i, n in enumerate(names)], outs, needs,
                               o.retries, [e.__qualname__ for e in o.retry_on], round(o.timeout * 1e9), o.priority, o.here, target.stateful)  # fmt: skip
             with self._worker.lock:
                 self._batch.kinds.append(made)
         return kind
 
-    def _code(self, coded: Coded) -> bytes:
-        """The code of a function as the first input of a call: a small one goes with it, a large one is put once."""
-        found = self._codes.get(coded.hash)
-        if found is None:
-            if len(coded.data) <= SMALL_CODE:
-                data = m.Desc(m.Ref(), 0, RAW, BYTES, size=len(coded.data), place=m.Place(m.INLINE, coded.data))
-                found = self._batch.value(0, data), None
-            elif (own := self._passed_on(coded)) is not None:
-                found = own, None
-            else:
-                put = self._put(coded.data)
-                found = self._batch.input(m.CallInput(0, m.FROM_CALL, put.state.ref)), put
-            self._codes[coded.hash] = found
-        return found[0]
+    def code(self, coded: Coded) -> Future:
+        """Keeps a large function where calls read it by reference: equal ones once."""
 
-    def _passed_on(self, coded: Coded) -> bytes | None:
-        """The code as the run itself got it, if it is of the same function."""
-        kind, inputs = self.run.kind.m, self.run.inputs
-        if not (kind.inputs and inputs and kind.inputs[0].name == CODE + coded.hash):
-            return None
-        given = inputs[0].data[0]
-        if given.place.kind in (m.INLINE, m.LIVE):
-            return None
-        return self._batch.input(m.CallInput(0, m.FROM_INPUT, input=0, data=given))
+        def put() -> Future:
+            with self._memory.making:
+                self._runs("put a function")
+                self._able("put a function")
+                return self.codes.value(coded)
+
+        return self._mine("put a function", put)  # type: ignore[no-any-return]
 
     def put(self, value: Any) -> Future:
         """Keeps a value where calls read it by reference."""

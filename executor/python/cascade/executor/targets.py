@@ -7,21 +7,35 @@ f.remote(x) of @cascade.remote  Target: the name, or the name and the code, whic
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+from weakref import WeakValueDictionary
 
 from ..context import by_name, places
 from ..values import hints_of
 from .functions import resolve
 
 
-class Coded(NamedTuple):
-    """A function as bytes."""
+class Coded:
+    """A function as bytes, for which a run keeps the value that it put. Equal ones are one: see coded."""
 
-    hash: str  # of the bytes, in hexadecimal digits
-    data: bytes
+    __slots__ = ("__weakref__", "data", "key")
+
+    def __init__(self, data: bytes, key: str) -> None:
+        self.data = data
+        self.key = key  # the hash of the bytes in hexadecimal digits, and their number
+
+
+_coded: WeakValueDictionary[str, Coded] = WeakValueDictionary()
+
+
+def coded(data: bytes, key: str = "") -> Coded:
+    """A function by its bytes, and by its key if that is known."""
+    key = key or f"{hashlib.blake2b(data, digest_size=16).hexdigest()}-{len(data)}"
+    return _coded.setdefault(key, Coded(data, key))
 
 
 class Target:
