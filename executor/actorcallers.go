@@ -94,10 +94,7 @@ func (h *actorHost) drop(m *comms.ActorDrop) {
 		}
 	}
 	for _, id := range m.Kill {
-		h.mu.Lock()
-		a := h.actors[id]
-		h.mu.Unlock()
-		if a != nil {
+		if a := h.told(id); a != nil {
 			a.kill(m.Why)
 		}
 	}
@@ -213,6 +210,17 @@ func (h *actorHost) newActor(it *comms.ActorCall, awaiting *hostedActor) *hosted
 	}
 	if it.Life != nil {
 		a.life = *it.Life
+	}
+	return a
+}
+
+// told returns the actor of which something is told, perhaps before its maker has told of it; nil: it has ended.
+func (h *actorHost) told(id uint64) *hostedActor {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.actors[id]
+	if a == nil && h.actors != nil && id > h.made {
+		a = h.awaited(id)
 	}
 	return a
 }

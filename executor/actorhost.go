@@ -387,9 +387,9 @@ func (a *hostedActor) leave(l *actorLine) {
 	a.endUnused()
 }
 
-// endUnused ends an actor that nothing uses and that runs no call. a.mu is held, and is released.
+// endUnused ends an actor that nothing uses, that runs no call and whose maker has told of it. a.mu is held, and is released.
 func (a *hostedActor) endUnused() {
-	over := a.unused() && !a.busy
+	over := a.maker != nil && a.unused() && !a.busy
 	if over && a.dead == nil {
 		a.dead = a.deadErr("no handle of it is left")
 	}
@@ -420,10 +420,7 @@ func (a *hostedActor) free() {
 // free takes word of the agent that no value refers to actors any more.
 func (h *actorHost) free(m *comms.ActorFreed) {
 	for _, id := range m.Actors {
-		h.mu.Lock()
-		a := h.actors[id]
-		h.mu.Unlock()
-		if a != nil {
+		if a := h.told(id); a != nil {
 			a.free()
 		}
 	}
