@@ -8,10 +8,10 @@ import (
 	"github.com/cascade-run/cascade/executor"
 )
 
-// Function0x1 is a registered function with 0 inputs and 1 outputs.
+// Function0x1 is a registered function with 0 inputs and 1 output.
 type Function0x1[X any] struct{ *executor.Func }
 
-// Func0 registers a function with 0 inputs and 1 outputs. See Func1.
+// Func0 registers a function with 0 inputs and 1 output. See Func1.
 func Func0[X any](name string, fn func(context.Context) (X, error), names string) Function0x1[X] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, err := fn(ctx)
@@ -40,10 +40,10 @@ func (f Function0x1[X]) Go(ctx context.Context, opts ...CallOption) Future[X] {
 	return Future[X]{call.Output(0)}
 }
 
-// Function1x1 is a registered function with 1 inputs and 1 outputs.
+// Function1x1 is a registered function with 1 input and 1 output.
 type Function1x1[A, X any] struct{ *executor.Func }
 
-// Func1 registers a function with 1 inputs and 1 outputs.
+// Func1 registers a function with 1 input and 1 output.
 //
 // It is called when packages are initialised:
 //
@@ -53,9 +53,11 @@ type Function1x1[A, X any] struct{ *executor.Func }
 //
 // The last argument names the Go function's parameters, which are the task's
 // inputs, and its results. An input named "with" is a struct that takes the
-// task's parameters. The function must be declared at package level: closures,
-// method values and generic instances do not exist under a name in the executor's
-// process. A wrong registration panics, with the place and the fix.
+// task's parameters. A function that calls itself is registered in init: the
+// compiler refuses the variable's own initialisation as a cycle. The function
+// must be declared at package level: closures, method values and generic
+// instances do not exist under a name in the executor's process. A wrong
+// registration panics, with the place and the fix.
 func Func1[A, X any](name string, fn func(context.Context, A) (X, error), names string) Function1x1[A, X] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, err := fn(ctx, executor.As[A](in[0]))
@@ -103,10 +105,10 @@ func (f Function1x1[A, X]) Go(ctx context.Context, a CallArg[A], opts ...CallOpt
 	return Future[X]{call.Output(0)}
 }
 
-// Function2x1 is a registered function with 2 inputs and 1 outputs.
+// Function2x1 is a registered function with 2 inputs and 1 output.
 type Function2x1[A, B, X any] struct{ *executor.Func }
 
-// Func2 registers a function with 2 inputs and 1 outputs. See Func1.
+// Func2 registers a function with 2 inputs and 1 output. See Func1.
 func Func2[A, B, X any](name string, fn func(context.Context, A, B) (X, error), names string) Function2x1[A, B, X] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, err := fn(ctx, executor.As[A](in[0]), executor.As[B](in[1]))
@@ -135,10 +137,10 @@ func (f Function2x1[A, B, X]) Go(ctx context.Context, a CallArg[A], b CallArg[B]
 	return Future[X]{call.Output(0)}
 }
 
-// Function3x1 is a registered function with 3 inputs and 1 outputs.
+// Function3x1 is a registered function with 3 inputs and 1 output.
 type Function3x1[A, B, C, X any] struct{ *executor.Func }
 
-// Func3 registers a function with 3 inputs and 1 outputs. See Func1.
+// Func3 registers a function with 3 inputs and 1 output. See Func1.
 func Func3[A, B, C, X any](name string, fn func(context.Context, A, B, C) (X, error), names string) Function3x1[A, B, C, X] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, err := fn(ctx, executor.As[A](in[0]), executor.As[B](in[1]), executor.As[C](in[2]))
@@ -167,10 +169,10 @@ func (f Function3x1[A, B, C, X]) Go(ctx context.Context, a CallArg[A], b CallArg
 	return Future[X]{call.Output(0)}
 }
 
-// Function4x1 is a registered function with 4 inputs and 1 outputs.
+// Function4x1 is a registered function with 4 inputs and 1 output.
 type Function4x1[A, B, C, D, X any] struct{ *executor.Func }
 
-// Func4 registers a function with 4 inputs and 1 outputs. See Func1.
+// Func4 registers a function with 4 inputs and 1 output. See Func1.
 func Func4[A, B, C, D, X any](name string, fn func(context.Context, A, B, C, D) (X, error), names string) Function4x1[A, B, C, D, X] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, err := fn(ctx, executor.As[A](in[0]), executor.As[B](in[1]), executor.As[C](in[2]), executor.As[D](in[3]))
@@ -199,10 +201,10 @@ func (f Function4x1[A, B, C, D, X]) Go(ctx context.Context, a CallArg[A], b Call
 	return Future[X]{call.Output(0)}
 }
 
-// Function5x1 is a registered function with 5 inputs and 1 outputs.
+// Function5x1 is a registered function with 5 inputs and 1 output.
 type Function5x1[A, B, C, D, E, X any] struct{ *executor.Func }
 
-// Func5 registers a function with 5 inputs and 1 outputs. See Func1.
+// Func5 registers a function with 5 inputs and 1 output. See Func1.
 func Func5[A, B, C, D, E, X any](name string, fn func(context.Context, A, B, C, D, E) (X, error), names string) Function5x1[A, B, C, D, E, X] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, err := fn(ctx, executor.As[A](in[0]), executor.As[B](in[1]), executor.As[C](in[2]), executor.As[D](in[3]), executor.As[E](in[4]))
@@ -263,10 +265,10 @@ func (f Function0x2[X, Y]) Go(ctx context.Context, opts ...CallOption) (Future[X
 	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}
 }
 
-// Function1x2 is a registered function with 1 inputs and 2 outputs.
+// Function1x2 is a registered function with 1 input and 2 outputs.
 type Function1x2[A, X, Y any] struct{ *executor.Func }
 
-// Func1x2 registers a function with 1 inputs and 2 outputs. See Func1.
+// Func1x2 registers a function with 1 input and 2 outputs. See Func1.
 func Func1x2[A, X, Y any](name string, fn func(context.Context, A) (X, Y, error), names string) Function1x2[A, X, Y] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, y, err := fn(ctx, executor.As[A](in[0]))
@@ -455,10 +457,10 @@ func (f Function0x3[X, Y, Z]) Go(ctx context.Context, opts ...CallOption) (Futur
 	return Future[X]{call.Output(0)}, Future[Y]{call.Output(1)}, Future[Z]{call.Output(2)}
 }
 
-// Function1x3 is a registered function with 1 inputs and 3 outputs.
+// Function1x3 is a registered function with 1 input and 3 outputs.
 type Function1x3[A, X, Y, Z any] struct{ *executor.Func }
 
-// Func1x3 registers a function with 1 inputs and 3 outputs. See Func1.
+// Func1x3 registers a function with 1 input and 3 outputs. See Func1.
 func Func1x3[A, X, Y, Z any](name string, fn func(context.Context, A) (X, Y, Z, error), names string) Function1x3[A, X, Y, Z] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		x, y, z, err := fn(ctx, executor.As[A](in[0]))

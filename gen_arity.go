@@ -38,10 +38,10 @@ func (f Generator0[X]) Go(ctx context.Context, opts ...CallOption) Stream[X] {
 	return Stream[X]{f.Func.Go(ctx, callOptions(opts))}
 }
 
-// Generator1 is a registered generator with 1 inputs.
+// Generator1 is a registered generator with 1 input.
 type Generator1[A, X any] struct{ *executor.Func }
 
-// Gen1 registers a generator with 1 inputs. See Func1 for names.
+// Gen1 registers a generator with 1 input. See Func1 for names.
 func Gen1[A, X any](name string, fn func(context.Context, A) iter.Seq2[X, error], names string) Generator1[A, X] {
 	f := &executor.Func{Name: name, Seq: func(ctx context.Context, in []any) iter.Seq2[any, error] {
 		return untyped(fn(ctx, executor.As[A](in[0])))

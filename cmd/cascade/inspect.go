@@ -500,3 +500,18 @@ func (a *app) wentWithout(ctx context.Context, client *cascade.Client, j *cascad
 	}
 	return names, nil
 }
+
+// listHosts lists the agents, one on each host. One that this command started to read the state
+// runs no task: the agent of the run that ended is away.
+func (a *app) listHosts(ctx context.Context, client *cascade.Client) error {
+	rows, err := cascade.Rows[comms.AgentRow](ctx, client, comms.QueryAgents, comms.JobID{}, "")
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		if a.alone {
+			rows[i].State, rows[i].Running, rows[i].Seen, rows[i].Use = "away", 0, "", nil // what was seen is this command's own
+		}
+	}
+	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "use", "seen", "platform")
+}

@@ -38,6 +38,19 @@ func (s shape) Type() string {
 	return fmt.Sprintf("Function%dx%d", len(s.In), len(s.Out))
 }
 
+// Inputs is "1 input".
+func (s shape) Inputs() string { return count(len(s.In), "input") }
+
+// Counts is "1 input and 2 outputs".
+func (s shape) Counts() string { return s.Inputs() + " and " + count(len(s.Out), "output") }
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // Types is "A, B, X".
 func (s shape) Types() string {
 	return strings.Join(append(s.In[:len(s.In):len(s.In)], s.Out...), ", ")
@@ -134,10 +147,10 @@ import (
 	"github.com/cascade-run/cascade/executor"
 )
 {{range .}}{{if .Gen}}
-// {{.Type}} is a registered generator with {{len .In}} inputs.
+// {{.Type}} is a registered generator with {{.Inputs}}.
 type {{.Type}}[{{.Types}} any] struct{ *executor.Func }
 
-// Gen{{.Suffix}} registers a generator with {{len .In}} inputs. See Func1 for names.
+// Gen{{.Suffix}} registers a generator with {{.Inputs}}. See Func1 for names.
 func Gen{{.Suffix}}[{{.Types}} any](name string, fn func(context.Context{{.Params}}) iter.Seq2[X, error], names string) {{.Type}}[{{.Types}}] {
 	f := &executor.Func{Name: name, Seq: func(ctx context.Context, in []any) iter.Seq2[any, error] {
 		return untyped(fn(ctx{{.Taken}}))
@@ -163,10 +176,10 @@ func (f {{.Type}}[{{.Types}}]) Go(ctx context.Context{{.CallArgs}}, opts ...Call
 	return Stream[X]{f.Func.Go(ctx, callOptions(opts){{.Called}})}
 }
 {{else}}
-// {{.Type}} is a registered function with {{len .In}} inputs and {{len .Out}} outputs.
+// {{.Type}} is a registered function with {{.Counts}}.
 type {{.Type}}[{{.Types}} any] struct{ *executor.Func }
 
-// Func{{.Suffix}} registers a function with {{len .In}} inputs and {{len .Out}} outputs.{{if ne .Suffix "1"}} See Func1.{{else}}
+// Func{{.Suffix}} registers a function with {{.Counts}}.{{if ne .Suffix "1"}} See Func1.{{else}}
 //
 // It is called when packages are initialised:
 //
@@ -176,9 +189,11 @@ type {{.Type}}[{{.Types}} any] struct{ *executor.Func }
 //
 // The last argument names the Go function's parameters, which are the task's
 // inputs, and its results. An input named "with" is a struct that takes the
-// task's parameters. The function must be declared at package level: closures,
-// method values and generic instances do not exist under a name in the executor's
-// process. A wrong registration panics, with the place and the fix.{{end}}
+// task's parameters. A function that calls itself is registered in init: the
+// compiler refuses the variable's own initialisation as a cycle. The function
+// must be declared at package level: closures, method values and generic
+// instances do not exist under a name in the executor's process. A wrong
+// registration panics, with the place and the fix.{{end}}
 func Func{{.Suffix}}[{{.Types}} any](name string, fn func(context.Context{{.Params}}) ({{.Results}}error), names string) {{.Type}}[{{.Types}}] {
 	f := &executor.Func{Name: name, Call: func(ctx context.Context, in, out []any) error {
 		{{.Vars}}err := fn(ctx{{.Taken}})
