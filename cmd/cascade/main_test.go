@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cascade-run/cascade"
+	"github.com/cascade-run/cascade/benchmarks/perf"
 	testoutput "github.com/cascade-run/cascade/internal/testing/output"
 )
 
@@ -36,7 +37,10 @@ func (t mainOr) Run() int {
 	return t.m.Run()
 }
 
-func TestMain(m *testing.M) { cascade.RunTests(mainOr{m}) }
+func TestMain(m *testing.M) {
+	perf.Register() // the tests of cascade perf do, and this program is the executor of all
+	cascade.RunTests(mainOr{m})
+}
 
 // Functions that the jobs of the scripts call: the test binary is their executor.
 var (

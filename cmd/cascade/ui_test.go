@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cascade-run/cascade"
 )
@@ -85,7 +87,9 @@ func openPage(t *testing.T, h *host, args ...string) (page *call, base, rest str
 // request asks the page; the caller closes the body of the answer.
 func request(t *testing.T, method, url, bearer string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
