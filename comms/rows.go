@@ -204,13 +204,16 @@ type ReferenceRow struct {
 	Values    uint32  `json:"values" msgpack:"values"`   // values that refer to it
 	Readers   uint32  `json:"readers" msgpack:"readers"` // calls that wait for it
 	Datasets  uint32  `json:"datasets" msgpack:"datasets"`
-	Size      uint64  `json:"size" msgpack:"size"`                               // bytes of what it made
-	Place     string  `json:"place,omitempty" msgpack:"place,omitempty"`         // where these are: shm, disk, message (small ones), with + between
-	Shm       uint64  `json:"shm" msgpack:"shm"`                                 // of these in shared memory; what another row has too counts there alone
-	Disk      uint64  `json:"disk" msgpack:"disk"`                               // likewise, in files
-	Message   uint64  `json:"message" msgpack:"message"`                         // likewise, in the memory of the agent
-	Arguments uint64  `json:"arguments,omitempty" msgpack:"arguments,omitempty"` // bytes of arguments that it alone has
-	Age       float64 `json:"age_seconds" msgpack:"age_seconds"`
+	Size      uint64  `json:"size" msgpack:"size"`                                           // bytes of what it made
+	Place     string  `json:"place,omitempty" msgpack:"place,omitempty"`                     // where these are: shm, disk, message (small ones), with + between
+	Shm       uint64  `json:"shm" msgpack:"shm"`                                             // of these in shared memory; what another row has too counts there alone
+	Disk      uint64  `json:"disk" msgpack:"disk"`                                           // likewise, in files
+	Message   uint64  `json:"message" msgpack:"message"`                                     // likewise, in the memory of the agent
+	Arguments uint64  `json:"arguments,omitempty" msgpack:"arguments,omitempty"`             // bytes of arguments that it alone has
+	Age       float64 `json:"age_seconds" msgpack:"age_seconds"`                             // since it was called
+	Host      string  `json:"on,omitempty" msgpack:"on,omitempty"`                           // the agent that runs it, or is about to
+	Waits     string  `json:"waits_for,omitempty" msgpack:"waits_for,omitempty"`             // what a call that has not ended waits for, in words
+	Ran       float64 `json:"running_seconds,omitempty" msgpack:"running_seconds,omitempty"` // for which it runs on Agent
 }
 
 // LossRow is a row of QueryLosses: an agent was lost that had tasks of a job.

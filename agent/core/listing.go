@@ -143,6 +143,11 @@ func (c *Core) referenceRow(at rowRef) *comms.ReferenceRow {
 		}
 	}
 	row.Holders = holders(row, w)
+	if row.Host, row.Waits = c.waitsFor(at); row.State == "running" {
+		if r := c.runListed(at); r != nil {
+			row.Ran = max(0, c.now.Sub(r.startedAt).Seconds())
+		}
+	}
 	return row
 }
 

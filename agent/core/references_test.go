@@ -15,6 +15,20 @@ const borrowedStrand = 9
 
 // references runs the commands of scripts that concern references in values.
 func (s *script) references(cmd string, w []string, named map[string]string) string {
+	if cmd == "open" { // the calls that have not ended, as a client is told of them
+		var out strings.Builder
+		for _, j := range s.c.dynamicJobs(comms.JobID{}, comms.JobID{}) {
+			for t := range taskIndex(j.dyn.rows.n) {
+				at := rowRef{j, t}
+				if w := at.row(); w.shape == nil || j.at(t).state.over() {
+					continue
+				}
+				r := s.c.referenceRow(at)
+				fmt.Fprintf(&out, "%s %s on %q for %gs, waits for %q\n", r.Name, r.State, r.Host, r.Ran, r.Waits)
+			}
+		}
+		return out.String()
+	}
 	if cmd == "tables" { // what is kept
 		rows := 0
 		for _, j := range s.c.jobs {

@@ -240,7 +240,7 @@ func (s *script) run(d *datadriven.TestData) string {
 		}
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.Calls{Run: comms.RunID(number(named["run"])),
 			Items: []comms.CallItem{{Ref: callRef(named), Inputs: []comms.CallInput{{Data: d}}, Actor: uint64(number(orZero(named["actor"])))}}, Refs: itemRefs(named)}})
-	case "listed", "borrow", "tables":
+	case "listed", "borrow", "tables", "open":
 		return s.references(d.Cmd, w, named)
 	case "await": // one call, or n items more than were seen
 		s.waits++

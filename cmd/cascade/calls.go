@@ -80,6 +80,7 @@ type callsOf struct {
 	Path      *pathOf          `json:"path,omitempty"` // of a session
 	Last      string           `json:"last_ended,omitempty"`
 	LastAt    string           `json:"last_ended_at,omitempty"`
+	Open      []openCall       `json:"not_ended,omitempty"`
 	Functions []calledFunction `json:"functions"`
 	session   bool
 }
@@ -144,6 +145,11 @@ func (a *app) explainCalls(ctx context.Context, client *cascade.Client, j *casca
 	if n := len(calls); n > 0 {
 		x.Last, x.LastAt = calls[n-1].Name, calls[n-1].Ended
 	}
+	if x.Phase == "running" {
+		if x.Open, err = a.openCalls(ctx, client, j.ID()); err != nil {
+			return err
+		}
+	}
 	for _, f := range r.Functions() {
 		x.Functions = append(x.Functions, calledFunction{f.Function, f.Calls, f.Failed, f.Cancelled, f.Tries, f.Total, f.Median, f.P95, f.Waited, f.WaitedP95, f.Where, f.Error})
 	}
@@ -181,10 +187,11 @@ func (a *app) printCalls(x *callsOf) error {
 	case x.Waits != "":
 		a.fact("waits", "%s", x.Waits)
 	case x.Phase == "running" && x.Last != "":
-		a.fact("last end", "%s at %s; tasks that have not ended are not told of", x.Last, clock(x.LastAt))
+		a.fact("last end", "%s at %s", x.Last, clock(x.LastAt))
 	case x.Phase == "running":
-		a.fact("last end", "none; tasks that have not ended are not told of")
+		a.fact("last end", "none")
 	}
+	a.printOpen(x.Open)
 	if x.Error != "" {
 		a.fact("error", "%s", oneLine(x.Error))
 	}
@@ -218,7 +225,7 @@ type explainedCall struct {
 	names    map[comms.CallRef]string // of calls that it read
 }
 
-// explainCall explains a called task that has ended.
+// explainCall explains a called task.
 func (a *app) explainCall(ctx context.Context, client *cascade.Client, j *cascade.Job, g *dag.Graph, name string) error {
 	rows, _, err := calledBy(ctx, client, j, name)
 	if err != nil {
@@ -235,7 +242,14 @@ func (a *app) explainCall(ctx context.Context, client *cascade.Client, j *cascad
 		}
 	}
 	if x.Name == "" {
-		return badInputf("explain: no called task %s of job %s has ended: %s lists those that have", name, g.Name, a.hint("ls", "calls", j.ID().String()))
+		open, err := a.openCalls(ctx, client, j.ID())
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(open, func(c openCall) bool { return c.Name == name }); i >= 0 {
+			return a.explainOpen(&open[i])
+		}
+		return badInputf("explain: job %s has no called task %s that goes on or has ended: %s lists those that have ended, %s the others", g.Name, name, a.hint("ls", "calls", j.ID().String()), a.hint("memory", j.ID().String()))
 	}
 	r, err := report.NewRun(g, nil, children)
 	if err != nil {

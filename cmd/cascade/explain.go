@@ -75,13 +75,12 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `Without TASK, follow the critical path of a job: what its end waited for, or
 waits for, task by task, and how much of that was waiting for a place. Of a
 session, and of a job whose tasks called others, show where the time of called
-tasks went, by function.
+tasks went, by function, and what those do that have not ended.
 
 With TASK, show where a task runs, which input arrived last, how long the task waited for
 free resources, and what the plan says about it. For a task that has not
 started, show what it waits for: other tasks, free resources, its environment.
-TASK is one task, such as spread[2,500], or a called task that has ended, such
-as root/3.
+TASK is one task, such as spread[2,500], or a called task, such as root/3.
 
 ` + jobHelp,
 		Example: "  cascade explain last\n  cascade explain last spread[2]\n  cascade explain work\n  cascade explain work root/3",

@@ -53,6 +53,7 @@ var (
 	_ = cascade.Func1x2("Years", years, "with -> this, next")
 
 	twiceTask  = cascade.Func1("Twice", twice, "n -> m")
+	pausedTask = cascade.Func2("Paused", paused, "up, onward -> n")
 	totalTask  = cascade.Func2("Total", totalOf, "values, more -> sum")
 	brokenTask = cascade.Func1("Broken", broken, "n -> m")
 	fanTask    = cascade.Func1("Fan", fan, "n -> sum")
@@ -72,6 +73,15 @@ func totalOf(_ context.Context, values cascade.List[int], more int) (sum int, er
 
 func broken(_ context.Context, n int) (int, error) {
 	return 0, fmt.Errorf("number %d: %w", n, errNoData)
+}
+
+// paused says by one named pipe that it runs, and ends when it is told so by another.
+func paused(_ context.Context, up, onward string) (int, error) {
+	if err := os.WriteFile(up, []byte("up\n"), 0o600); err != nil {
+		return 0, err
+	}
+	_, err := os.ReadFile(onward)
+	return 1, err
 }
 
 // fan calls others one by one, so that they end in one order.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
-	"github.com/cascade-run/cascade/internal/client"
 )
 
 func (a *app) memoryCommand() *cobra.Command {
@@ -41,25 +39,9 @@ copy (of another agent's, for a task that runs here).
 
 // listMemory lists what agents keep of one job, or of all. The rows are held for their totals.
 func (a *app) listMemory(ctx context.Context, cl *cascade.Client, job comms.JobID) error {
-	agents, err := cascade.Rows[comms.AgentRow](ctx, cl, comms.QueryAgents, comms.JobID{}, "")
+	rows, err := a.references(ctx, cl, job)
 	if err != nil {
 		return err
-	}
-	var rows []*comms.ReferenceRow
-	for i := range agents {
-		g := &agents[i]
-		if a.alone || a.list.host != "" && g.Name != a.list.host || g.State == "left" {
-			continue // no agent runs that could be asked
-		}
-		got, err := client.AgentRows[comms.ReferenceRow](ctx, cl.Conn(), g.Name, g.Addresses, comms.QueryReferences, job)
-		rows = append(rows, got...)
-		if err == nil {
-			continue
-		}
-		if ctx.Err() != nil || g.State == "ready" && !errors.Is(err, cascade.ErrUnavailable) {
-			return err
-		}
-		a.note("agent %s (%s) was not asked: %v", g.Name, g.State, err)
 	}
 	if a.list.form == "" && !a.json {
 		fmt.Fprintln(a.out, totals(rows))
