@@ -235,7 +235,9 @@ func (a *app) explainCall(ctx context.Context, client *cascade.Client, j *cascad
 		}
 	}
 	if x.Name == "" {
-		return badInputf("explain: no called task %s of job %s has ended: %s lists those that have", name, g.Name, a.hint("ls", "calls", j.ID().String()))
+		id := j.ID().String()
+		return badInputf("explain: no called task %s of job %s has ended: %s lists those that have, %s those that wait or run",
+			name, g.Name, a.hint("ls", "calls", id), a.hint("memory", id))
 	}
 	r, err := report.NewRun(g, nil, children)
 	if err != nil {
