@@ -56,7 +56,7 @@ func TestCPythonExecutorTests(t *testing.T) {
 }
 
 // The programs of docs/python-adapters.md that need no library print what it says.
-func TestAdapterDocs(t *testing.T) { adapters(t, "executor.py", "pool.py") }
+func TestAdapterDocs(t *testing.T) { adapters(t, "executor.py", "pool.py", "ported.py") }
 
 // Those that run joblib, scikit-learn, Dask and xarray do the same.
 func TestAdapterLibraries(t *testing.T) {
@@ -74,7 +74,7 @@ func adapters(t *testing.T, names ...string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if all := write(t, page, dir); len(all) != 4 {
+	if all := write(t, page, dir); len(all) != 5 {
 		t.Fatalf("the page has %v", all)
 	}
 	var libraries []string

@@ -376,6 +376,8 @@ def _futures(what: str, futures: Iterable[Future], timeout: float | None) -> lis
     checks.seconds(what, timeout)
     if isinstance(futures, Future):
         raise TypeError(f"{what}: it takes a list of futures, not one")
+    if not isinstance(futures, Iterable):
+        raise TypeError(f"{what}: it takes futures, not {futures!r}")
     listed = list(futures)
     for f in listed:
         if not isinstance(f, Future):

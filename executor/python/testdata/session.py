@@ -188,6 +188,7 @@ def errors():
     never.cancel()
     print("arguments", tried(lambda: double.remote(1, 2)), "|", tried(lambda: double.remote(y=1)))
     print("options", tried(lambda: double.options(colour="red")), "|", tried(lambda: cascade.remote(3)))
+    print("no futures", tried(lambda: cascade.get(3)), "|", tried(lambda: cascade.wait(3)), "|", tried(lambda: cascade.get([3])))
 
     async def waits():
         return 1
