@@ -57,7 +57,7 @@ var (
 	hostileCalls = []string{
 		"validate job.yaml", "plan job.yaml", "plan job.yaml --json", "graph job.yaml --tasks", "graph job.yaml --tasks --format mermaid", "graph job.yaml --tasks --format svg",
 		"run job.yaml", "run job.yaml --json", "run job.yaml --resume --explain", "-vv run job.yaml",
-		"status", "status last", "status last --json", "ls jobs", "ls tasks last", "ls tasks last --json", "ls datasets last", "ls environments last", "ls calls last", "ls calls last --json", "memory last", "memory last --json", "ls hosts", "ls tasks last -o wide", "ls tasks last -o csv",
+		"status", "status last", "status last --json", "ls jobs", "ls tasks last", "ls tasks last --json", "ls datasets last", "ls environments last", "ls calls last", "ls calls last --json", "ls functions last", "ls functions last --json", "memory last", "memory last --json", "ls hosts", "ls tasks last -o wide", "ls tasks last -o csv",
 		"story last", "story last --json", "story last bad", "explain last bad", "explain last bad --json", "explain last after", "explain last good[c\u202ed]", "explain last nothing\u202e",
 		"logs last", "logs last bad", "logs last --json", "get last good.text --value", "get last good[c\u202ed].text", "get last good.text --json", "get last after.z",
 		"ls calls last", "ls calls last --json", "explain last", "explain last --json", "explain last bad/" + hostileName + "-0", "explain last bad/0", "graph last --calls --tasks", "graph last --calls --tasks --format svg",
