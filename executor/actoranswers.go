@@ -49,7 +49,7 @@ type callerLink struct {
 	host  *actorHost
 	link  *comms.Link
 	order uint64        // later links have greater ones
-	grace time.Duration // for its lines, when it is broken
+	grace time.Duration // for its lines, when it is broken; of the goroutine that reads the link
 	room  chan struct{}
 
 	mu    sync.Mutex

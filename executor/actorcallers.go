@@ -36,10 +36,8 @@ var _ comms.Handler = (*actorHost)(nil)
 
 // Up implements comms.Handler.
 func (h *actorHost) Up(link *comms.Link, peer comms.Identity, _ bool) {
-	if h.caller(link); slices.Contains(peer.Features, featureFar) {
-		h.mu.Lock()
-		h.links[link].grace = farLineGrace
-		h.mu.Unlock()
+	if l := h.caller(link); slices.Contains(peer.Features, featureFar) {
+		l.grace = farLineGrace
 	}
 }
 
@@ -269,10 +267,6 @@ func (h *actorHost) Down(link *comms.Link, _ error) {
 	h.mu.Lock()
 	l := h.links[link]
 	delete(h.links, link)
-	grace := lineGrace
-	if l != nil {
-		grace = l.grace
-	}
 	all := make([]*actorLine, 0, len(h.lines))
 	for _, line := range h.lines {
 		all = append(all, line)
@@ -293,7 +287,7 @@ func (h *actorHost) Down(link *comms.Link, _ error) {
 		line.actor.mu.Unlock()
 	}
 	if len(broken) > 0 && !over {
-		context.AfterFunc(h.graced(grace), func() {
+		context.AfterFunc(h.graced(l.grace), func() {
 			for _, line := range broken {
 				line.actor.mu.Lock()
 				gone := line.link == nil
