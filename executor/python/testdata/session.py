@@ -198,6 +198,26 @@ def errors():
     print("locks", tried(lambda: cascade.remote(lambda: lock).remote()))
 
 
+def told_once(path):
+    """A call ends while a callback is added to it."""
+    late, told, said, session = until.remote(path), [], threading.Event(), cascade.session._session
+    sends = session.flush
+
+    def flush():
+        sends()
+        open(path, "w").close()
+        while late.state.end is None:
+            session._poll.poll(100)
+            session.pump()
+
+    session.flush = flush
+    late.add_done_callback(told.append)
+    session.flush = sends
+    double.remote(1).add_done_callback(lambda _: said.set())
+    said.wait()
+    return len(told)
+
+
 def waits(folder):
     path = os.path.join(folder, "go")
     refs = [until.remote(path), double.remote(1), double.remote(2)]
@@ -212,6 +232,7 @@ def waits(folder):
     said = threading.Event()
     double.remote(4).add_done_callback(lambda f: (print("callback", f.result(), double.remote(f).result()), said.set()))
     said.wait()
+    print("told once", told_once(path + ".late"))
     print("concurrent", double.remote(8).future().result(), tried(fails.remote(2).future().result))
 
     async def together():

@@ -347,9 +347,8 @@ class Waits:
                     state.listeners = [*(state.listeners or ()), told]
                     if threading.get_ident() != self._calling:
                         self.flush()
-                        self._worker.flush()
-                    if state.end is None:  # or it was told just now
-                        return
+                        self._worker.flush()  # may take the end, which tells the listeners
+                    return
             told()
 
         self._mine(f"{state.name}, when it has ended", listen)
