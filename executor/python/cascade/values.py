@@ -48,6 +48,7 @@ _DTYPES = {
 }  # fmt: skip
 _NAMES = {numpy_name.lstrip("<|"): name for name, (numpy_name, _) in _DTYPES.items()}
 _ALIGN = 64
+_NUMBERS = frozenset((int, float, bool, type(None)))
 
 
 class Encoded:
@@ -93,6 +94,11 @@ def _flat(part: Any) -> Any:
 
 def encode(value: Any, found: Found | None = None) -> Encoded:
     """The bytes of a value. Data that is in memory already is not copied. Futures in it go to found, and are refused without."""
+    if type(value) in _NUMBERS:  # as most results of small functions are
+        try:
+            return Encoded(MSGPACK, [msgpack.packb(value)])
+        except OverflowError:  # an integer of more than 64 bits
+            return _pickled(value)
     if type(value) in plain_arrays():
         name = _NAMES.get(value.dtype.str.lstrip("<>|=")) if value.dtype.kind in "fiuc" else None
         if name is not None:
@@ -138,6 +144,8 @@ def unpacked(data: Any) -> Any:
     """A value from msgpack, in which a list that is a key stands for a tuple."""
     try:
         return _unpacked(data)
+    except references.Unread:
+        raise
     except TypeError:  # a key that no dict has
         return _unpacked(data, object_pairs_hook=_mapping)
     except OverflowError:
@@ -496,6 +504,11 @@ def decode(
     look at any bytes but those of msgpack and of Python's objects. Without it raw bytes are a memoryview, or str when a Python task wrote them as str.
     refer makes the futures in it; without it a future is refused.
     """
+    if refer is not None and codec == MSGPACK:
+        try:
+            return unpacked(data)
+        except references.Unread:  # few values hold futures
+            pass
     if refer is not None and codec in (MSGPACK, PICKLE):
         return references.read(refer, lambda: decode(codec, dtype, shape, data, want))
     if codec == ARRAY:

@@ -318,8 +318,11 @@ class Waits:
         with self._memory.making:
             self._runs(what)
             before = len(self.run.maps)
-            of = m.CallInput(0, m.FROM_CALL_VALUE, state.ref, d.ref.output, d.ref.element)
-            value = self._memory.load(self.run, d, want, {}, lambda place: self.borrow(of._replace(port=place)))
+
+            def refer(place: int) -> Future:
+                return self.borrow(m.CallInput(place, m.FROM_CALL_VALUE, state.ref, d.ref.output, d.ref.element))
+
+            value = self._memory.load(self.run, d, want, {}, refer)
             while len(self.run.maps) > before:
                 self._keep(state, self.run.maps.pop())
         return value
