@@ -48,6 +48,7 @@ func (c *Core) schedule() {
 	}
 	c.serveSessions()
 	c.forwardCalls()
+	c.relieve()
 	c.spawnWanted()
 	c.reclaimRuns()
 	c.endIdle()

@@ -2,9 +2,13 @@ package core
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cascade-run/cascade/comms"
 )
+
+// relieveAfter is how long an executor may be silent before runs queued on it are worth another executor.
+const relieveAfter = 20 * time.Millisecond
 
 // reclaimRuns asks silent executors for half of what has not started on them when
 // another one of their pool has nothing to do.
@@ -32,6 +36,27 @@ func (c *Core) reclaimRuns() {
 			}
 			movable := ex.movable()
 			c.askBack(ex, movable[len(movable)/2:])
+		}
+	}
+}
+
+// relieve has pools start an executor for runs that are queued on a silent one while none idles: its first run takes
+// longer than was predicted, and perhaps waits for one of those behind it. reclaimRuns moves them when the new one is there.
+func (c *Core) relieve() {
+	none := make(amounts, len(c.total))
+	for _, p := range c.pools {
+		if p.wanted > 0 || slices.ContainsFunc(p.execs, func(ex *executor) bool { return ex.state == exStarting || ex.state == exUp && len(ex.queue) == 0 }) {
+			continue // one comes, or reclaimRuns has one
+		}
+		for _, ex := range p.execs {
+			if n := len(ex.queue); ex.asked || ex.state != exUp || n < 2 && !ex.queue[0].isRow() || !c.fits(none, ex.queue[n-1].gs.need) {
+				continue // when something is free, it is looked at again
+			}
+			if due := ex.heard.Add(relieveAfter); due.After(c.now) {
+				c.wakeAt(due)
+			} else if ex.spares() {
+				c.want(p, 1)
+			}
 		}
 	}
 }
