@@ -155,7 +155,10 @@ class Future:
         return self._error is not None
 
     def add_done_callback(self, function: Callable[[Future], Any]) -> None:
-        """Has function(future) called once the call has ended, in a thread of its own; at once when it has ended already."""
+        """Has function(future) called once the call has ended, in a thread of its own; at once when it has ended already.
+
+        Until it has run the task counts as one that waits: others use its core.
+        """
         function(self)
 
     def future(self) -> concurrent.futures.Future[Any]:

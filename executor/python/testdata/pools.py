@@ -123,6 +123,11 @@ def within(text):
         return ex.submit(lambda x: len(text) + x, 1).result()
 
 
+def bridged(x):
+    """A task that waits for a future of concurrent.futures."""
+    return cascade.remote(helper).remote(x).future().result()
+
+
 def main():
     folder = os.environ["FOLDER"]
     cascade.init(store="64MiB", cpu=4, programs=sys.argv[1])
@@ -187,6 +192,8 @@ def main():
             print("a future of a session:", str(e).partition(": ")[2])
     cascade.init(store="64MiB", cpu=2, programs=sys.argv[1])
     ex.shutdown(cancel_futures=True)
+    with cascade.Executor() as ex:
+        print("tasks that wait on every core:", list(ex.map(within, ["a", "bc"])), list(ex.map(bridged, [-3, 4])))
     cascade.shutdown()
     for more in ("", "made.shutdown(wait=False)"):
         path = os.path.join(folder, "program.py")

@@ -99,8 +99,21 @@ class Called(Future):
         return self.done() and self.state.end is not None and self.state.end.error is not None
 
     def add_done_callback(self, function: Callable[[Future], Any]) -> None:
-        """Has a function called at the end; see Future."""
-        self.calls.listen(self.state, lambda: self.calls.later(lambda: function(self)))
+        """Has a function called at the end; see Future. Until it has run, the task counts as one that waits."""
+        calls = self.calls
+
+        def call() -> None:
+            try:
+                function(self)
+            finally:
+                calls.awaiting(-1)
+
+        calls.awaiting(1)
+        try:
+            calls.listen(self.state, lambda: calls.later(call))
+        except BaseException:
+            calls.awaiting(-1)
+            raise
 
     def __await__(self) -> Generator[Any, None, Any]:
         """The value, for a coroutine; see Future."""

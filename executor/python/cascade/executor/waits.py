@@ -54,7 +54,7 @@ class Waits:
         self._views: dict[int, Any] = {}  # weak references to mappings of results
         self._calling = 0  # the thread of callbacks, while it has some: what they call is sent behind the last of them
         self._later: queue.SimpleQueue[Callable[[], Any] | None] | None = None  # callbacks that a thread of theirs calls
-        self._awaits = 0  # of coroutines
+        self._awaits = 0  # of coroutines and callbacks
         self._accompanied = False  # a thread waits for them
 
     def flush(self) -> None:
@@ -383,10 +383,14 @@ class Waits:
             pass
 
     def awaiting(self, more: int) -> None:
-        """So many coroutines more wait for calls: while some do, a thread waits with them, and the run needs no core."""
+        """So many coroutines and callbacks more wait for calls: while some do, a thread waits with them, and the run needs no core."""
+        if not self._worker.granted:
+            return
         with self._worker.lock:
             self._awaits += more
-            if more > 0 and self._worker.granted and not self._accompanied:
+            if self._awaits == 0:
+                self._worker.tell()
+            elif not self._accompanied:
                 self._accompanied = True
                 threading.Thread(target=self._accompany, name="cascade-await", daemon=True).start()
 
