@@ -269,6 +269,16 @@ func (j *Job) logRows(ctx context.Context, name string) ([]comms.TaskRow, error)
 	if err != nil {
 		return nil, fmt.Errorf("log of %s: %w", name, err)
 	}
+	for i := 0; len(rows) == 0 && i < len(name); i++ { // a called task: what it wrote is where the one runs from which its calls come
+		if name[i] == '/' {
+			if rows, err = Rows[comms.TaskRow](ctx, j.client, comms.QueryTasks, j.id, name[:i]); err != nil {
+				return nil, fmt.Errorf("log of %s: %w", name, err)
+			}
+			if rows = slices.DeleteFunc(rows, func(r comms.TaskRow) bool { return r.Name != name[:i] }); len(rows) > 0 {
+				rows[0].Name = name
+			}
+		}
+	}
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("log of %s: %w: no such task in job %s", name, ErrNotFound, j.id)
 	}

@@ -131,7 +131,7 @@ func (l *loop) live(ex *worker, activation runtimeenv.Activation, dir string) {
 		delete(l.executors, ex.id)
 		kind, run := ex.recent.find(end.Run)
 		if kind != nil && len(end.Words) > 0 {
-			l.appendLog(kind.Job, taskName(kind, run), end.Words)
+			l.step(core.Printed{Executor: ex.id, Run: end.Run, Job: kind.Job, Task: taskName(kind, run), Text: end.Words})
 		}
 		end.Blame(kind, run, l.segments)
 		a.log.Info().Uint32("executor", uint32(ex.id)).Str("end", end.Why).Msg("executor ended")
@@ -303,7 +303,7 @@ func (o outputTee) Write(text []byte) (int, error) {
 		return len(text), nil
 	}
 	text = bytes.Clone(text)
-	a.in.Offer(item{note: func() { o.loop.appendLog(kind.Job, taskName(kind, run), text) }})
+	a.in.Offer(item{ev: core.Printed{Executor: o.worker.id, Run: comms.RunID(step.Run), Job: kind.Job, Task: taskName(kind, run), Text: text}})
 	a.in.Rouse()
 	return len(text), nil
 }

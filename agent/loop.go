@@ -235,7 +235,7 @@ func (l *loop) perform(action core.Action) {
 	case core.ReturnPorts:
 		a.ports.back(act.Ports)
 	case core.AppendLog:
-		l.appendLog(act.Job, act.Task, act.Text)
+		l.appendLog(act)
 	case core.DropJob:
 		for _, w := range l.executors {
 			w.recent.forget(act.Job)
@@ -280,12 +280,12 @@ func (a *Agent) forgetLogs(job comms.JobID) {
 }
 
 // appendLog adds to a task's log, in the lane of logs.
-func (l *loop) appendLog(job comms.JobID, task string, text []byte) {
+func (l *loop) appendLog(act core.AppendLog) {
 	a := l.agent
-	a.logs.count(len(text))
+	a.logs.count(len(act.Text))
 	a.logLane.do(func() {
-		if err := a.logs.append(job, task, text); err != nil {
-			a.log.Warn().Err(err).Stringer("job", job).Str("task", task).Msg("text of a task is lost")
+		if err := a.logs.append(act.Job, act.Task, act.Called, act.Text); err != nil {
+			a.log.Warn().Err(err).Stringer("job", act.Job).Str("task", act.Task).Msg("text of a task is lost")
 		}
 	})
 }

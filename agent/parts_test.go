@@ -173,7 +173,7 @@ func TestTaskLogLeavesRoomOnTheDisk(t *testing.T) {
 		text string
 	}{{200 << 20, "first\n"}, {90 << 20, "left out"}, {80 << 20, "left out"}, {200 << 20, "last\n"}, {10 << 20, "left out"}} {
 		free = step.free
-		if err := logs.append(comms.JobID{1}, "task", []byte(step.text)); err != nil {
+		if err := logs.append(comms.JobID{1}, "task", "", []byte(step.text)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,13 +185,67 @@ func TestTaskLogLeavesRoomOnTheDisk(t *testing.T) {
 	}
 }
 
+// TestLogOfCalledTasks reads from the log of a task what those wrote that it has called.
+func TestLogOfCalledTasks(t *testing.T) {
+	dir, job := t.TempDir(), comms.JobID{1}
+	var logs *taskLogs
+	open := func() { logs = newTaskLogs(dir, Limits{TaskLog: 1 << 10, Backlog: 1 << 20}, 0) }
+	put := func(called, text string) {
+		t.Helper()
+		if err := logs.append(job, "a[x/y]", called, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open()
+	put("", "begins\n")
+	put("a[x/y]/0", "first\n")
+	put("a[x/y]/1", "second\n")
+	put("a[x/y]/0/7", "inner\n")
+	put("a[x/y]/0", "first again\n")
+	logs.close()
+	index, err := os.OpenFile(logs.index(logName{job, "a[x/y]"}), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := index.WriteString("900 \"a[x/y]/1\"\n12"); err != nil { // the power fails: the text is lost, and the next line cut
+		t.Fatal(err)
+	}
+	if err := index.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open()
+	defer func() { logs.close() }()
+	put("", "goes on\n")
+	put("a[x/y]/10", "tenth\n")
+	for _, c := range []struct {
+		task         string
+		offset, most uint64
+		want         string
+	}{
+		{"a[x/y]", 0, 100, "begins\nfirst\nsecond\ninner\nfirst again\ngoes on\ntenth\n/52"},
+		{"a[x/y]/0", 0, 100, "first\ninner\nfirst again\n/24"},
+		{"a[x/y]/0", 3, 5, "st\nin/24"},
+		{"a[x/y]/0", 24, 5, "/24"},
+		{"a[x/y]/0/7", 0, 100, "inner\n/6"},
+		{"a[x/y]/1", 0, 100, "second\n/7"},
+		{"a[x/y]/10", 0, 100, "tenth\n/6"},
+		{"a[x/y]/2", 0, 100, "/0"},
+		{"b/2", 0, 100, "/0"},
+	} {
+		text, total, err := logs.read(job, c.task, c.offset, c.most)
+		if got := fmt.Sprintf("%s/%d", text, total); got != c.want || err != nil {
+			t.Errorf("%s from %d, %d bytes: %q, %v; want %q", c.task, c.offset, c.most, got, err, c.want)
+		}
+	}
+}
+
 func TestTaskLog(t *testing.T) {
 	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 20, Backlog: 1 << 20}, 0)
 	defer logs.close()
 	job, other := comms.JobID{1}, comms.JobID{2}
 	put := func(job comms.JobID, task, text string) {
 		t.Helper()
-		if err := logs.append(job, task, []byte(text)); err != nil {
+		if err := logs.append(job, task, "", []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -316,7 +370,7 @@ func TestOldLogsExpire(t *testing.T) {
 	start := time.Now()
 	for _, name := range []string{"a", "b"} {
 		for job := range byte(2) {
-			if err := logs.append(comms.JobID{job}, name, []byte("x")); err != nil {
+			if err := logs.append(comms.JobID{job}, name, "", []byte("x")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -341,7 +395,7 @@ func TestManyLogsFewFiles(t *testing.T) {
 	defer logs.close()
 	for range 3 {
 		for i := range 2 * openLogs {
-			if err := logs.append(comms.JobID{}, fmt.Sprint(i), []byte("x")); err != nil {
+			if err := logs.append(comms.JobID{}, fmt.Sprint(i), "", []byte("x")); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +24,8 @@ import (
 
 // taskLogs keeps what tasks wrote: one append-only file per task under
 // DIR/JOB/, of a bounded size. append, read, forget and close belong to one lane,
-// so that a reader sees all that was appended before it asked.
+// so that a reader sees all that was appended before it asked. The log of a task has
+// what those wrote, too, that it has called; an index beside it says which parts are whose.
 type taskLogs struct {
 	dir   string
 	limit int64  // bytes per task
@@ -29,7 +33,7 @@ type taskLogs struct {
 	free  func(dir string) (uint64, error)
 	short map[logName]bool // whose text was left out last, which the log says
 
-	open   map[logName]*os.File
+	open   map[logName]*taskLog
 	recent []logName // keys of open, oldest first
 
 	mu      sync.Mutex
@@ -37,6 +41,23 @@ type taskLogs struct {
 	backlog int64 // bytes that may wait
 	waiting int64 // bytes that wait
 	closed  bool
+}
+
+// taskLog is a log that is open.
+type taskLog struct {
+	file    *os.File
+	index   *os.File // nil while no called task has written
+	indexed int64    // bytes of the index
+	writer  string   // of its end: a called task, or ""
+	sure    bool     // that it is writer
+}
+
+// close closes its files.
+func (l *taskLog) close() {
+	l.file.Close()
+	if l.index != nil {
+		l.index.Close()
+	}
 }
 
 type logName struct {
@@ -49,7 +70,7 @@ const openLogs = 64
 
 func newTaskLogs(dir string, limits Limits, leave uint64) *taskLogs {
 	t := &taskLogs{dir: dir, limit: limits.TaskLog, leave: leave, free: diskspace.Free, backlog: limits.Backlog,
-		open: map[logName]*os.File{}, short: map[logName]bool{}}
+		open: map[logName]*taskLog{}, short: map[logName]bool{}}
 	t.room.L = &t.mu
 	return t
 }
@@ -82,16 +103,16 @@ func (t *taskLogs) release() {
 	t.room.Broadcast()
 }
 
-// append writes text that was counted. Beyond the limit it writes once that the log was cut,
-// and once where text is missing for want of space.
-func (t *taskLogs) append(job comms.JobID, task string, text []byte) error {
+// append writes text that was counted, of a task or of one that it has called. Beyond the limit it writes once that the
+// log was cut, and once where text is missing for want of space.
+func (t *taskLogs) append(job comms.JobID, task, called string, text []byte) error {
 	defer t.count(-len(text))
 	name := logName{job, task}
-	file, err := t.file(name)
+	log, err := t.log(name)
 	if err != nil {
 		return err
 	}
-	end, err := file.Seek(0, io.SeekEnd)
+	end, err := log.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return fmt.Errorf("append to log of task %s: %w", task, err)
 	}
@@ -115,17 +136,48 @@ func (t *taskLogs) append(job comms.JobID, task string, text []byte) error {
 	case was:
 		delete(t.short, name)
 	}
-	if _, err := file.Write(text); err != nil {
+	if err := t.mark(name, log, end, called); err != nil {
+		return err
+	}
+	if _, err := log.file.Write(text); err != nil {
 		return fmt.Errorf("append to log of task %s: %w", task, err)
 	}
 	return nil
 }
 
-// read returns up to most bytes at offset and the log's size; nothing for a task that wrote nothing.
+// mark notes in the index whose text begins at an offset of a log, if it is another's than what is before.
+func (t *taskLogs) mark(name logName, log *taskLog, at int64, called string) error {
+	if log.indexed >= t.limit {
+		called = "" // the rest of the log is in that of the whole alone
+	}
+	if log.index == nil && called == "" || log.sure && log.writer == called {
+		return nil
+	}
+	if log.index == nil {
+		index, err := os.OpenFile(t.index(name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		if err != nil {
+			return fmt.Errorf("open index of log of task %s: %w", name.task, err)
+		}
+		log.index = index
+	}
+	line := fmt.Sprintf("%d %s\n", at, strconv.Quote(called))
+	if !log.sure {
+		line = "\n" + line // the last one may have been cut by a power loss
+	}
+	n, err := log.index.WriteString(line)
+	if log.indexed += int64(n); err != nil {
+		return fmt.Errorf("append to index of log of task %s: %w", name.task, err)
+	}
+	log.writer, log.sure = called, true
+	return nil
+}
+
+// read returns up to most bytes at offset and the log's size; nothing for a task that wrote nothing. Of a called task it is
+// what it wrote, and those wrote that it has called.
 func (t *taskLogs) read(job comms.JobID, task string, offset, most uint64) (text []byte, total uint64, err error) {
 	file, err := os.Open(t.path(logName{job, task}))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, nil
+		return t.readCalled(job, task, offset, most)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read log of task %s: %w", task, err)
@@ -147,11 +199,99 @@ func (t *taskLogs) read(job comms.JobID, task string, offset, most uint64) (text
 	return text[:n], total, nil
 }
 
+// readCalled reads what a called task wrote in the log of the one that stands at the root of its calls: its name
+// begins with that one's.
+func (t *taskLogs) readCalled(job comms.JobID, task string, offset, most uint64) (text []byte, total uint64, err error) {
+	for i, c := range task {
+		if c != '/' {
+			continue
+		}
+		name := logName{job, task[:i]}
+		file, err := os.Open(t.path(name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			text, total, err = t.parts(file, name, task, offset, most)
+			file.Close()
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("read log of task %s: %w", task, err)
+		}
+		return text, total, nil
+	}
+	return nil, 0, nil
+}
+
+// stretch is a part of a log, up to the next, and whether it is a called task's.
+type stretch struct {
+	begin uint64
+	is    bool
+}
+
+// parts reads the parts of a log that a called task wrote, as if they were a file.
+func (t *taskLogs) parts(log *os.File, name logName, called string, offset, most uint64) (text []byte, total uint64, err error) {
+	index, err := os.Open(t.index(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	defer index.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	size := uint64(info.Size())
+	part := func(from, to uint64) error {
+		begin, n := total, to-from
+		total += n
+		if skip := offset - min(offset, begin); skip < n && uint64(len(text)) < most {
+			more := make([]byte, min(n-skip, most-uint64(len(text))))
+			if _, err := log.ReadAt(more, int64(from+skip)); err != nil {
+				return err
+			}
+			text = append(text, more...)
+		}
+		return nil
+	}
+	whose := []stretch{{0, false}}
+	lines := bufio.NewScanner(index)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		at, quoted, _ := strings.Cut(lines.Text(), " ")
+		begin, err := strconv.ParseUint(at, 10, 64)
+		writer, unquoted := strconv.Unquote(quoted)
+		if err != nil || unquoted != nil {
+			continue // a power loss has cut it
+		}
+		for len(whose) > 1 && whose[len(whose)-1].begin >= begin {
+			whose = whose[:len(whose)-1] // its text was never written
+		}
+		if is := writer == called || strings.HasPrefix(writer, called+"/"); is != whose[len(whose)-1].is {
+			whose = append(whose, stretch{begin, is})
+		}
+	}
+	for i, w := range whose {
+		end := size
+		if i+1 < len(whose) {
+			end = min(end, whose[i+1].begin)
+		}
+		if w.is && end > w.begin {
+			if err := part(w.begin, end); err != nil {
+				return nil, 0, err
+			}
+		}
+	}
+	return text, total, lines.Err()
+}
+
 // forget removes the logs of a job.
 func (t *taskLogs) forget(job comms.JobID) error {
-	for name, file := range t.open {
+	for name, log := range t.open {
 		if name.job == job {
-			file.Close()
+			log.close()
 			delete(t.open, name)
 		}
 	}
@@ -191,10 +331,14 @@ func (t *taskLogs) expire(before time.Time) error {
 }
 
 func (t *taskLogs) close() {
-	for _, file := range t.open {
-		file.Close()
+	for _, log := range t.open {
+		log.close()
 	}
 	clear(t.open)
+}
+
+func (t *taskLogs) index(name logName) string {
+	return strings.TrimSuffix(t.path(name), ".log") + ".calls"
 }
 
 func (t *taskLogs) path(name logName) string {
@@ -205,9 +349,9 @@ func (t *taskLogs) path(name logName) string {
 	return filepath.Join(t.dir, name.job.String(), file+".log")
 }
 
-func (t *taskLogs) file(name logName) (*os.File, error) {
-	if f := t.open[name]; f != nil {
-		return f, nil
+func (t *taskLogs) log(name logName) (*taskLog, error) {
+	if l := t.open[name]; l != nil {
+		return l, nil
 	}
 	path := t.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -217,15 +361,26 @@ func (t *taskLogs) file(name logName) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log of task %s: %w", name.task, err)
 	}
-	t.open[name] = f
+	l := &taskLog{file: f}
+	if l.index, err = os.OpenFile(t.index(name), os.O_RDWR|os.O_APPEND, 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
+		f.Close()
+		return nil, fmt.Errorf("open index of log of task %s: %w", name.task, err)
+	}
+	if l.index != nil {
+		if l.indexed, err = l.index.Seek(0, io.SeekEnd); err != nil {
+			l.close()
+			return nil, fmt.Errorf("open index of log of task %s: %w", name.task, err)
+		}
+	}
+	t.open[name] = l
 	t.recent = append(t.recent, name)
 	for len(t.open) > openLogs {
 		oldest := t.recent[0]
 		t.recent = t.recent[1:]
-		if f := t.open[oldest]; f != nil && oldest != name {
-			f.Close()
+		if old := t.open[oldest]; old != nil && oldest != name {
+			old.close()
 			delete(t.open, oldest)
 		}
 	}
-	return f, nil
+	return l, nil
 }

@@ -80,6 +80,15 @@ type (
 		Executor comms.ExecutorID
 		Msg      comms.Message
 	}
+	// Printed: the process of an executor wrote text beside its messages, such as the trace of a crash. Task is the
+	// name of the task of Job that it ran then.
+	Printed struct {
+		Executor comms.ExecutorID
+		Run      comms.RunID
+		Job      comms.JobID
+		Task     string
+		Text     []byte
+	}
 	// Attach: a program has said Hello with a session. Admit or Refuse answers, perhaps later.
 	Attach struct {
 		Key     uint64 // the driver's number of the link
@@ -253,6 +262,7 @@ func (ChunkServed) event()    {}
 func (ClientGone) event()     {}
 func (PeerUp) event()         {}
 func (PeerDown) event()       {}
+func (Printed) event()        {}
 func (PeerFull) event()       {}
 func (FromPeer) event()       {}
 func (Pulled) event()         {}
@@ -419,6 +429,7 @@ type (
 	AppendLog struct {
 		Job     comms.JobID
 		Task    string
+		Called  string // the called task that wrote it, if one did: the log is that of the task of the graph that has called it
 		Attempt uint32
 		Stream  uint8
 		Text    []byte

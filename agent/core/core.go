@@ -255,6 +255,8 @@ func (c *Core) handle(ev Event) {
 		c.attach(ev)
 	case FromExecutor:
 		c.fromExecutor(ev)
+	case Printed:
+		c.printed(ev)
 	case ExecutorBroken:
 		c.executorBroken(ev)
 	case ExecutorDead:

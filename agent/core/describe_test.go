@@ -43,7 +43,11 @@ func describe(a Action) string {
 	case ToPeer:
 		return fmt.Sprintf("agent %s <- %s", a.Agent, describeMessage(a.Msg))
 	case AppendLog:
-		return fmt.Sprintf("log of %s of job %d, attempt %d: %q", a.Task, a.Job[0], a.Attempt, a.Text)
+		by := ""
+		if a.Called != "" {
+			by = " by " + a.Called
+		}
+		return fmt.Sprintf("log of %s%s of job %d, attempt %d: %q", a.Task, by, a.Job[0], a.Attempt, a.Text)
 	case DropJob:
 		return fmt.Sprintf("drop job %d", a.Job[0])
 	}

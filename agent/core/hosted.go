@@ -541,7 +541,11 @@ func (c *Core) log(at rowRef, stream uint8, text []byte) {
 	h := root.hosted()
 	if h == nil {
 		c.echo(root, at, stream, text)
-		c.emit(AppendLog{Job: root.id, Task: root.taskName(t), Attempt: comms.Try(root.at(t).attempt), Stream: stream, Text: text})
+		called := ""
+		if at.job.dynamic() {
+			called = at.job.rowName(at.task)
+		}
+		c.emit(AppendLog{Job: root.id, Task: root.taskName(t), Called: called, Attempt: comms.Try(root.at(t).attempt), Stream: stream, Text: text})
 		return
 	}
 	w := root.dyn.rows.at(t)

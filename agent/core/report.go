@@ -57,6 +57,17 @@ func (c *Core) fromExecutor(ev FromExecutor) {
 	}
 }
 
+// printed takes text that the process of an executor wrote beside its messages.
+func (c *Core) printed(ev Printed) {
+	if ex := c.byExec[ev.Executor]; ex != nil {
+		if r := c.holder(ex, ev.Run); r != nil && r.job.dynamic() {
+			c.log(rowRef{r.job, r.task}, 2, ev.Text)
+			return
+		}
+	}
+	c.emit(AppendLog{Job: ev.Job, Task: ev.Task, Stream: 2, Text: ev.Text})
+}
+
 // item takes one item of a report. A run that is not (or no more) this executor's is a late answer.
 func (c *Core) item(ex *executor, it *comms.ReportItem) {
 	if it.Kind == comms.ReportLeaseReturn {

@@ -39,12 +39,16 @@ each line begins with the task's name, and failed tasks come first. --failed,
 --since and --tail choose tasks and lines. On a terminal control characters are shown as escapes, such as \u001b; --raw prints
 them unchanged.
 
+The log of a task has what those write, too, that it has called. The name of a
+called task, such as root/3, prints its part, with those that it has called.
+
 ` + taskHelp + "\n" + jobHelp,
 		Example: `  cascade logs last map
   cascade logs last spread
   cascade logs last model --follow --tail 20
   cascade logs last --failed --tail 50
-  cascade logs last --since 10m`,
+  cascade logs last --since 10m
+  cascade logs work root/3`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if tail < 0 || since < 0 {
@@ -83,11 +87,6 @@ func likeTask(ctx context.Context, client *cascade.Client, j *cascade.Job, name 
 	g, _, err := client.Graph(ctx, j.ID())
 	if err != nil {
 		return missing // and that is what the user should know first
-	}
-	if root, _, called := strings.Cut(name, "/"); called {
-		if _, ok := g.Lookup(root); ok {
-			return fmt.Errorf("%w: %s is the name of a called task, and the log of %s has what those print that it has called", missing, name, root)
-		}
 	}
 	return fmt.Errorf("%w%s", missing, nearTask(g, name))
 }
@@ -215,6 +214,9 @@ func (l *logs) end(rows []comms.TaskRow) {
 		if w, ok := l.writers[r.Name].(*lineWriter); ok {
 			w.flush()
 		}
+	}
+	if strings.Contains(l.name, "/") && len(rows) == 1 && l.offsets[l.name] == 0 {
+		l.a.note("%s has written nothing, or there is no such called task: cascade ls calls lists them", l.name)
 	}
 	if l.left > 0 {
 		l.a.note("and %s more: name one, or give --all", plural(l.left, "task"))

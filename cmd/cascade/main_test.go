@@ -64,7 +64,10 @@ var (
 	errNoData = cascade.RegisterError("nodata", errors.New("no data for this date"))
 )
 
-func twice(_ context.Context, n int) (int, error) { return 2 * n, nil }
+func twice(_ context.Context, n int) (int, error) {
+	fmt.Println("twice", n)
+	return 2 * n, nil
+}
 
 func totalOf(_ context.Context, values cascade.List[int], more int) (sum int, err error) {
 	for _, v := range values.All() {
@@ -88,6 +91,7 @@ func paused(_ context.Context, up, onward string) (int, error) {
 
 // fan calls others one by one, so that they end in one order.
 func fan(ctx context.Context, n int) (int, error) {
+	fmt.Println("fans out")
 	a := twiceTask.Go(ctx, cascade.Val(n))
 	if _, err := a.Get(ctx); err != nil {
 		return 0, err
