@@ -28,6 +28,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
@@ -132,6 +133,7 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 	cfg := f.cfg
 	var minFree int64
+	cfg.Build = cascade.Version()
 	cfg.CPU = int64(f.cpu * 1000)
 	cfg.Executor = strings.Fields(f.executor)
 	for _, size := range []struct {

@@ -513,5 +513,5 @@ func (a *app) listHosts(ctx context.Context, client *cascade.Client) error {
 			rows[i].State, rows[i].Running, rows[i].Seen, rows[i].Use = "away", 0, "", nil // what was seen is this command's own
 		}
 	}
-	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "use", "seen", "platform")
+	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "use", "seen", "platform", "version")
 }

@@ -132,8 +132,11 @@ const MetricsHelp = "expose Prometheus metrics at http://`ADDRESS`/metrics: PORT
 // SilenceHelp describes the flag --silence of both daemons.
 const SilenceHelp = "time without messages after which a link counts as broken; the same for all daemons of a cluster, at least 1s (default 10s)"
 
-// ServeMeasured is Serve with metrics beside it, at an address that may be empty.
+// ServeMeasured is Serve with metrics beside it, at an address that may be empty. The log
+// has its start, with the version, and its end.
 func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, address string, all []metrics.Measure, log zerolog.Logger) error {
+	log.Info().Str("version", ThisBuild().String()).Msg("started") // which program it was: an upgrade is seen in the log
+	defer func() { log.Info().Msg("ended") }()
 	if address == "" {
 		return Serve(run, signals)
 	}
