@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/docker/go-units"
@@ -220,7 +221,18 @@ func (f *flags) enter(cfg *agent.Config) (err error) {
 		cfg.Name = host
 	}
 	token := cmp.Or(f.token, os.Getenv("CASCADE_TOKEN")) // not the flag's default, which --help would show
+	if token != "" {
+		if _, err := pki.ParseToken(token); err != nil {
+			return daemon.Bad(fmt.Errorf("read the token (--token, CASCADE_TOKEN): %w", err))
+		}
+	}
 	_, err = pki.Enter(context.Background(), comms.JoinCluster, cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), token, cfg.Name, time.Now)
+	switch {
+	case errors.Is(err, pki.ErrTokenNeeded):
+		return daemon.Bad(err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w: is cascade-controller running there, and is its --listen this address and port?", err)
+	}
 	return err
 }
 

@@ -112,6 +112,8 @@ func TestExitCodes(t *testing.T) {
 		{"no number", []string{"--gpus", "x"}, daemon.ExitBadInput, "--gpus x: want a whole number; see cascade-agent --help"},
 		{"argument", []string{"x"}, daemon.ExitBadInput, `unknown command "x"`},
 		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, daemon.ExitBadInput, `agent name "a b"`},
+		{"damaged token", []string{"--join", "127.0.0.1:1", "--token", "cascade1.x", "--name", "a3", "--state", t.TempDir()}, daemon.ExitBadInput, "read the token (--token, CASCADE_TOKEN): the token is cut off"},
+		{"no token", []string{"--join", "127.0.0.1:1", "--name", "a3", "--state", t.TempDir()}, daemon.ExitBadInput, "a token is needed to join the cluster at 127.0.0.1:1; cascade cluster token"},
 		{"refused", []string{"--controller", refusing.listen(t), "--name", "a2", "--state", t.TempDir(), "--warm", "-1"}, daemon.ExitInfrastructure, "not you"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -227,7 +227,10 @@ and expires after 30 days without use. Hosts join with cascade-agent --join.`,
 				name = u.Username
 			}
 			cluster, err := admin.JoinCluster(c.Context(), args[0], token, name)
-			if err != nil {
+			switch {
+			case err != nil && unreachable(err):
+				return hinted{err, "is cascade-controller running there, and is its --listen this address and port?"}
+			case err != nil:
 				return err
 			}
 			if a.json {
@@ -299,13 +302,17 @@ stops. SIGTERM to the agent's process does the same.`,
 				return badInputf("drain: --grace %v: it cannot be negative", grace)
 			}
 			return a.head(c.Context(), func(client *cascade.Client) error {
-				if err := admin.Drain(c.Context(), client, args[0], grace, reason); err != nil {
+				err := admin.Drain(c.Context(), client, args[0], grace, reason)
+				switch {
+				case errors.Is(err, cascade.ErrNotFound):
+					return hinted{err, a.hint("ls", "hosts") + " lists the hosts"}
+				case err != nil:
 					return err
 				}
 				if a.json {
 					return nil
 				}
-				_, err := fmt.Fprintf(a.out, "host %s leaves: cascade ls hosts tells when it is gone\n", args[0])
+				_, err = fmt.Fprintf(a.out, "host %s leaves: cascade ls hosts tells when it is gone\n", args[0])
 				return err
 			})
 		},
@@ -343,13 +350,17 @@ members and cascade ls tokens list them.`,
 				return err
 			}
 			return a.head(c.Context(), func(client *cascade.Client) error {
-				if err := admin.Revoke(c.Context(), client, role, name, serial); err != nil {
+				err := admin.Revoke(c.Context(), client, role, name, serial)
+				switch {
+				case errors.Is(err, cascade.ErrNotFound):
+					return hinted{fmt.Errorf("remove %s: %w", strings.Join(strings.Fields(role+" "+name+serial), " "), err), a.hint("ls", "members") + " and " + a.hint("ls", "tokens") + " list them"}
+				case err != nil:
 					return err
 				}
 				if a.json {
 					return nil
 				}
-				_, err := fmt.Fprintf(a.out, "%s %s%s is revoked\n", role, name, serial)
+				_, err = fmt.Fprintf(a.out, "%s %s%s is revoked\n", role, name, serial)
 				return err
 			})
 		},

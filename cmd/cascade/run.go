@@ -209,7 +209,8 @@ for the job and copies no outputs: the cluster keeps them for cascade get. With
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.to == "" {
-				return badInputf("submit needs a cluster: give --to ADDRESS, set CASCADE_TO or cascade config set to ADDRESS; to run on this host use cascade run")
+				return hintedf("cascade submit FILE --to CLUSTER, or for all commands cascade config set to CLUSTER; cascade run FILE runs it on this host",
+					"submit: no cluster is named: --to, CASCADE_TO and the setting to are empty")
 			}
 			g, dir, _, err := a.readChecked(c.Context(), args[0], &job)
 			if err != nil {
