@@ -252,6 +252,9 @@ func (a *app) listMembersCommand() *cobra.Command {
 	return a.asList(&cobra.Command{
 		Use:     "members",
 		Short:   "List the members of the cluster and their certificates",
+		Long: `List the members of the cluster and their certificates, one row for each
+certificate. STATE is connected, valid (not connected now) or revoked. A
+certificate that has expired is not listed.`,
 		Example: "  cascade ls members\n  cascade ls members --to hpc --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -270,6 +273,9 @@ func (a *app) listTokensCommand() *cobra.Command {
 	return a.asList(&cobra.Command{
 		Use:     "tokens",
 		Short:   "List valid join tokens",
+		Long: `List the tokens that still admit members: not those that have expired or were
+used up. USES is how many members each still admits. The secret of a token is
+printed only when it is created.`,
 		Example: "  cascade ls tokens",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -293,7 +299,8 @@ func (a *app) clusterDrainCommand() *cobra.Command {
 		Long: `Drain a host. Its pending tasks move to other hosts at once, and datasets that
 only it has and that are still needed are copied to others. Running tasks may
 finish within the grace; those that do not run again elsewhere. Then its agent
-stops. SIGTERM to the agent's process does the same.`,
+stops. SIGTERM to the agent's process does the same. The command returns at once:
+cascade ls hosts shows the host as leaving, then as left.`,
 		Example: `  cascade cluster drain node7
   cascade cluster drain node7 --grace 5m --reason "new kernel"`,
 		Args: cobra.ExactArgs(1),
@@ -318,7 +325,7 @@ stops. SIGTERM to the agent's process does the same.`,
 		},
 	}
 	amount.Duration(c.Flags(), &grace, "grace", 0, "time for running tasks to finish (default: --drain of the agent)")
-	c.Flags().StringVar(&reason, "reason", "", "reason, for the logs")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the audit log")
 	return c
 }
 
@@ -375,6 +382,10 @@ func (a *app) clusterRenewCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "renew",
 		Short:   "Renew your certificate now instead of automatically",
+		Long: `Renew your certificate now, for example after it may have been copied. Without
+this command it renews itself in the last third of its time, when it is used. The
+old one stays valid until it expires: cascade rm members --serial revokes it.
+Agents renew theirs by themselves.`,
 		Example: "  cascade cluster renew --to hpc",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
