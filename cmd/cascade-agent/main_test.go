@@ -134,3 +134,8 @@ func TestExitCodes(t *testing.T) {
 		})
 	}
 }
+
+// The documents tell people to type what the command takes.
+func TestDocumentedCommands(t *testing.T) {
+	helptest.Documents(t, "../..", command(nil))
+}

@@ -250,8 +250,8 @@ and expires after 30 days without use. Hosts join with cascade-agent --join.`,
 
 func (a *app) listMembersCommand() *cobra.Command {
 	return a.asList(&cobra.Command{
-		Use:     "members",
-		Short:   "List the members of the cluster and their certificates",
+		Use:   "members",
+		Short: "List the members of the cluster and their certificates",
 		Long: `List the members of the cluster and their certificates, one row for each
 certificate. STATE is connected, valid (not connected now) or revoked. A
 certificate that has expired is not listed.`,
@@ -271,8 +271,8 @@ certificate that has expired is not listed.`,
 
 func (a *app) listTokensCommand() *cobra.Command {
 	return a.asList(&cobra.Command{
-		Use:     "tokens",
-		Short:   "List valid join tokens",
+		Use:   "tokens",
+		Short: "List valid join tokens",
 		Long: `List the tokens that still admit members: not those that have expired or were
 used up. USES is how many members each still admits. The secret of a token is
 printed only when it is created.`,
@@ -367,6 +367,9 @@ members and cascade ls tokens list them.`,
 				if a.json {
 					return nil
 				}
+				if role == "" {
+					role = "certificate or token"
+				}
 				_, err = fmt.Fprintf(a.out, "%s %s%s is revoked\n", role, name, serial)
 				return err
 			})
@@ -380,8 +383,8 @@ members and cascade ls tokens list them.`,
 
 func (a *app) clusterRenewCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "renew",
-		Short:   "Renew your certificate now instead of automatically",
+		Use:   "renew",
+		Short: "Renew your certificate now instead of automatically",
 		Long: `Renew your certificate now, for example after it may have been copied. Without
 this command it renews itself in the last third of its time, when it is used. The
 old one stays valid until it expires: cascade rm members --serial revokes it.
