@@ -193,7 +193,7 @@ func startLocal(ctx context.Context, o options, dirs statedir.Local) (*Cluster, 
 	stop := func() error { return errors.Join(controllerUp(), ctrl.Close()) }
 
 	cfg := agent.Config{
-		Name: "local", Controller: "inproc://controller",
+		Name: "local", Controller: "inproc://controller", Build: Version(),
 		State: filepath.Join(dirs.State, "agent"), Runtime: dirs.Run,
 		CPU: int64(o.cpu * 1000), Memory: o.memory, Store: o.store,
 		GPUs: o.gpus, GPUMem: o.gpuMem, Custom: o.custom, Inproc: o.Inproc, Graphs: o.Graphs, Warm: o.warm, Dir: o.warmDir,

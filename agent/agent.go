@@ -130,7 +130,7 @@ func (a *Agent) open() error {
 	if err := errors.Join(removeControlPages(a.store.Dir()), a.store.RemoveOutputFolders()); err != nil {
 		return err
 	}
-	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid(), Features: []string{comms.FeatureMany, comms.FeaturePackages, comms.FeatureQuiet, comms.FeatureViews}}
+	a.self = comms.Identity{Role: "agent", Name: a.cfg.Name, Incarnation: a.started.Incarnation, PID: os.Getpid(), Build: a.cfg.Build, Features: []string{comms.FeatureMany, comms.FeaturePackages, comms.FeatureQuiet, comms.FeatureViews}}
 	if a.executors, err = comms.Listen("ipc://"+filepath.Join(a.cfg.Runtime, "executors.sock"), comms.Config{
 		Self: a.self, Handler: &executorDoor{agent: a}, Log: a.log, CheckPeer: wantRole("executor"),
 		HeartbeatEvery: -1, // one that computes may be silent; when it dies its socket closes

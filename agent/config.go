@@ -38,6 +38,7 @@ type Config struct {
 	Plugins string // folder of external plugins that make environments; default: cascade/plugins in the user's folder of settings
 	Dir     string // working folder of executors of the default environment; default: the process's
 
+	Build    string             // version of the program, which the controller lists; default none
 	Platform string             // for which binaries run here, such as "linux/arm64"; default: that of this process, others by emulation
 	CPU      int64              // thousandths of a core that tasks may use; default: what the cgroup and affinity allow
 	Memory   int64              // bytes of private memory that tasks may use; default: what the host or cgroup has, less Store and a tenth

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/cascade-run/cascade/agent/core"
 	"github.com/cascade-run/cascade/comms"
 	"github.com/cascade-run/cascade/comms/pki"
@@ -324,6 +326,7 @@ func (a *Agent) links(h comms.Handler, roles ...pki.Role) comms.Config {
 func (a *Agent) keepController(ctx context.Context) error {
 	door := &controllerDoor{agent: a, graphs: graphs{shared: a.cfg.Graphs}}
 	pause := pauses()
+	tells := zerolog.InfoLevel // of the first try that fails: the others say the same
 	for {
 		link, err := comms.Dial(ctx, a.cfg.Controller, a.links(door, pki.RoleController))
 		switch {
@@ -335,9 +338,11 @@ func (a *Agent) keepController(ctx context.Context) error {
 		case errors.Is(err, comms.ErrRefused):
 			return fmt.Errorf("controller %s: %w", a.cfg.Controller, err)
 		case err != nil:
-			a.log.Debug().Err(err).Msg("controller does not answer")
+			a.log.WithLevel(tells).Err(err).Str("address", a.cfg.Controller).Msg("controller does not answer; it is tried until it does")
+			tells = zerolog.DebugLevel
 		default:
 			pause.Reset()
+			tells = zerolog.InfoLevel
 			if a.member != nil {
 				a.work.Go(func() { a.keepCertificate(ctx, link) })
 			}

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,23 @@ func (c *clocked) Write(line []byte) (int, error) {
 		c.at = append(c.at, time.Since(c.start))
 	}
 	return len(line), nil
+}
+
+// An agent whose controller does not answer says so once: its log is not silent, and does
+// not fill up.
+func TestNoControllerIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var log bytes.Buffer
+		a := &Agent{log: zerolog.New(&log).Level(zerolog.InfoLevel), cfg: Config{Controller: "inproc://controller", Inproc: comms.NewInproc()}}
+		if err := a.keepController(ctx); err != nil {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "controller does not answer"); n != 1 || !strings.Contains(log.String(), `"address":"inproc://controller"`) {
+			t.Errorf("it says %d times that its controller does not answer: %s", n, &log)
+		}
+	})
 }
 
 // TestReconnects has agents lose a controller at one moment, which is away for a while:

@@ -45,7 +45,7 @@ func ParseAddress(addr string) ([]Endpoint, error) {
 		e := Endpoint{scheme, target}
 		switch {
 		case !ok || target == "":
-			return nil, fmt.Errorf("address %q: want inproc://name, ipc:///path or tcp://host:port", part)
+			return nil, fmt.Errorf("address %q: want inproc://name, ipc:///path or tcp://host:port, such as tcp://10.0.0.1:%s", part, DefaultPort)
 		case scheme == "inproc":
 		case scheme == "ipc":
 			if !filepath.IsAbs(target) {
@@ -108,7 +108,12 @@ func listenEndpoint(e Endpoint, cfg *Config) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %w", errInsecure(e))
 	}
 	l, err := listenTCP(e.Target)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, fmt.Errorf("listen on %s: %w: end the program that listens there (ss -ltnp shows it), or choose another port", e, err)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("listen on %s: %w: it is no address of this host (ip address lists them)", e, err)
+	case err != nil:
 		return nil, fmt.Errorf("listen on %s: %w", e, err)
 	}
 	return l, nil

@@ -263,7 +263,7 @@ func TestAddressMistakes(t *testing.T) {
 	listenTest(t, "ipc://"+taken, cfg)
 	for addr, want := range map[string]string{
 		"":                                     "want inproc://name",
-		"nowhere":                              "want inproc://name",
+		"nowhere":                              "want inproc://name, ipc:///path or tcp://host:port, such as tcp://10.0.0.1:7420",
 		"udp://x":                              "unknown scheme",
 		"ipc://relative/path":                  "must be absolute",
 		"ipc:///" + strings.Repeat("x", 107):   "at most 107",
@@ -334,9 +334,11 @@ func TestPortRange(t *testing.T) {
 	}
 	for address, want := range map[string]string{
 		fmt.Sprintf("tcp://127.0.0.1:%d-%d", first, first): "every port",
-		"tcp://127.0.0.1:9-8":                              "want a range",
-		"tcp://127.0.0.1:0-8":                              "want a range",
-		"tcp://127.0.0.1:1-99999":                          "want a range",
+		taken.Addr():              "address already in use: end the program that listens there",
+		"tcp://192.0.2.1:9":       "it is no address of this host",
+		"tcp://127.0.0.1:9-8":     "want a range",
+		"tcp://127.0.0.1:0-8":     "want a range",
+		"tcp://127.0.0.1:1-99999": "want a range",
 	} {
 		if ln, err := Listen(address, config(t, self("controller", "e", 1), newRecorder())); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v; want %q", address, ln, err, want)

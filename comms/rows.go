@@ -63,6 +63,7 @@ type AgentRow struct {
 	Name      string   `json:"name" msgpack:"name"`
 	State     string   `json:"state" msgpack:"state"`
 	Platform  string   `json:"platform,omitempty" msgpack:"platform,omitempty"` // such as "linux/amd64"; "" of older agents
+	Version   string   `json:"version,omitempty" msgpack:"version,omitempty"`   // of its program, such as "0.1.0 (25c01a85c1e2)"; "" of older agents, and of one that was not heard since the controller started
 	CPU       float64  `json:"cpu" msgpack:"cpu"`
 	Memory    int64    `json:"memory" msgpack:"memory"`
 	GPU       float64  `json:"gpu" msgpack:"gpu"`

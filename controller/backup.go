@@ -68,6 +68,9 @@ func backup(state string, store *gcs.Store, file string) (err error) {
 		return err
 	}
 	to, err := outfile.Create(file, 0o600) // it holds the authority's key
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return &badRequest{fmt.Sprintf("%v: name a file in a folder that exists on the controller's host and that its user may write to", err)}
+	}
 	if err != nil {
 		return err
 	}

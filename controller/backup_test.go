@@ -71,6 +71,9 @@ func TestBackupOfAFolder(t *testing.T) {
 	if _, _, err := Found(Founding{State: dir, Name: "ours", Uses: 1, Life: time.Hour}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second authority: %v", err)
 	}
+	if err := Backup(dir, filepath.Join(t.TempDir(), "nowhere", "backup")); codeOf(err) != comms.CodeBadRequest || !strings.Contains(err.Error(), "name a file in a folder that exists on the controller's host") {
+		t.Errorf("a backup in no folder: %v", err)
+	}
 	if err := Backup(dir, file); err != nil {
 		t.Fatal(err)
 	}

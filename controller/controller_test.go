@@ -183,7 +183,7 @@ func TestQueries(t *testing.T) {
 	if ds := rows[comms.DatasetRow](c, comms.Query{Kind: comms.QueryDatasets}, 2); len(ds) != 3 || ds[0].Name != "b.x" || ds[0].Place != "store" || ds[0].Size != 3 {
 		t.Errorf("datasets %+v", ds)
 	}
-	if as := rows[comms.AgentRow](c, comms.Query{Kind: comms.QueryAgents}, 2); len(as) != 1 || as[0].Name != "a1" || as[0].State != "ready" || as[0].CPU != 4 {
+	if as := rows[comms.AgentRow](c, comms.Query{Kind: comms.QueryAgents}, 2); len(as) != 1 || as[0].Name != "a1" || as[0].State != "ready" || as[0].CPU != 4 || as[0].Version != "1.2.3" {
 		t.Errorf("agents %+v", as)
 	}
 	if es := rows[comms.EnvironmentRow](c, comms.Query{Kind: comms.QueryEnvironments}, 2); len(es) != 3 || es[0].Name != "e" || es[0].State != "ready" {
@@ -478,6 +478,9 @@ func TestAgentWithBrokenLink(t *testing.T) {
 	until("ready")
 	agent.linked().Abort(errors.New("the cable is out"))
 	row := until("away")
+	if row.Version != "1.2.3" {
+		t.Errorf("its version is %q, want that of the program that was heard last", row.Version)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.broken) != 1 {

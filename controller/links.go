@@ -70,7 +70,7 @@ func (c *Controller) Up(l *comms.Link, p comms.Identity, resumed bool) {
 	if p.Grant == pki.RoleSubmit {
 		owner = p.Holder
 	}
-	c.inbox.Push(linkOpened{core.LinkUp{Link: id, Agent: p.Role == "agent", Name: p.Name, Incarnation: p.Incarnation, Tenant: owner}, l})
+	c.inbox.Push(linkOpened{core.LinkUp{Link: id, Agent: p.Role == "agent", Name: p.Name, Incarnation: p.Incarnation, Tenant: owner, Build: p.Build}, l})
 }
 
 // Down is called by a link. One that may come back keeps its place: what is sent

@@ -216,7 +216,7 @@ func dialAgent(t testing.TB, net *comms.Inproc, a *fakeAgent) *fakeAgent {
 		a.inc = 1
 	}
 	a.peerEnd = &peerEnd{on: a.message, up: a.hello}
-	dialPeer(t, net, a.peerEnd, comms.Identity{Role: "agent", Name: a.name, Incarnation: a.inc})
+	dialPeer(t, net, a.peerEnd, comms.Identity{Role: "agent", Name: a.name, Incarnation: a.inc, Build: "1.2.3"})
 	return a
 }
 

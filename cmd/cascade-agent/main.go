@@ -23,11 +23,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/docker/go-units"
 	"github.com/spf13/cobra"
 
+	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/agent"
 	"github.com/cascade-run/cascade/cmd/internal/amount"
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
@@ -40,11 +42,11 @@ import (
 func main() {
 	executor.Main() // started again by the agent, this is the executor of tasks that name no environment
 	daemon.KeepHeap(os.Getenv)
-	os.Exit(run(os.Args[1:], os.Stderr, daemon.Signals()))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, daemon.Signals()))
 }
 
-func run(args []string, stderr io.Writer, signals <-chan os.Signal) int {
-	return daemon.Execute(command(signals), args, stderr, stderr, agent.ErrConfig)
+func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
+	return daemon.Execute(command(signals), args, stdout, stderr, agent.ErrConfig)
 }
 
 // flags is what the command line says.
@@ -111,7 +113,7 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 		panic(err) // it was defined just now
 	}
 	s.StringVar(&f.gpuMemory, "gpu-memory", "", "memory of each GPU, such as 40GiB (default as the driver reports)")
-	s.StringSliceVar(&f.cfg.Show, "show-in-containers", nil, "`PATH` of this host to mount into containers, such as a GPU driver library; repeatable")
+	s.StringSliceVar(&f.cfg.Show, "show-in-containers", nil, "`path` of this host to mount into containers, such as a GPU driver library; repeatable")
 	s.StringToStringVar(&f.resources, "resource", nil, "custom resource that tasks may use, `NAME=AMOUNT`, such as licence=2; repeatable")
 	s.StringVar(&f.memory, "memory", "", "private memory that tasks may use, such as 8GiB (default the host's memory less --store)")
 	s.StringVar(&f.store, "store", "", "shared memory for datasets, such as 4GiB (default 30 % of the host's memory)")
@@ -124,7 +126,7 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 	s.StringVar(&f.executor, "executor", "", "command line of executors, split at spaces (default this program)")
 	s.StringVar(&f.metrics, "metrics", "", daemon.MetricsHelp)
 	s.BoolVar(&f.cfg.Unfused, "no-fusion", false, "dispatch each task separately, when its inputs are published (slower; for debugging)")
-	s.CountVarP(&f.verbose, "verbose", "v", "log more; repeat for details")
+	s.CountVarP(&f.verbose, "verbose", "v", "log more")
 	s.BoolVar(&f.cfg.InsecureTestNetwork, "insecure-test-network", false, "permit plain TCP without certificates; only for benchmarks on a private network")
 	return c
 }
@@ -132,6 +134,7 @@ Exit codes: 0 stopped by a signal, 2 bad input, 3 infrastructure.`,
 func (f *flags) config(stderr io.Writer) (agent.Config, error) {
 	cfg := f.cfg
 	var minFree int64
+	cfg.Build = cascade.Version()
 	cfg.CPU = int64(f.cpu * 1000)
 	cfg.Executor = strings.Fields(f.executor)
 	for _, size := range []struct {
@@ -218,7 +221,18 @@ func (f *flags) enter(cfg *agent.Config) (err error) {
 		cfg.Name = host
 	}
 	token := cmp.Or(f.token, os.Getenv("CASCADE_TOKEN")) // not the flag's default, which --help would show
+	if token != "" {
+		if _, err := pki.ParseToken(token); err != nil {
+			return daemon.Bad(fmt.Errorf("read the token (--token, CASCADE_TOKEN): %w", err))
+		}
+	}
 	_, err = pki.Enter(context.Background(), comms.JoinCluster, cfg.Credentials, strings.TrimPrefix(cfg.Controller, "tcp://"), token, cfg.Name, time.Now)
+	switch {
+	case errors.Is(err, pki.ErrTokenNeeded):
+		return daemon.Bad(err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w: is cascade-controller running there, and is its --listen this address and port?", err)
+	}
 	return err
 }
 

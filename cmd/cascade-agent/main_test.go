@@ -72,7 +72,7 @@ func TestSignalEndsTheAgent(t *testing.T) {
 	code := make(chan int, 1)
 	var stderr bytes.Buffer
 	go func() {
-		code <- run([]string{"--controller", address, "--name", "a1", "--state", state, "--cpu", "0.5", "--memory", "1GiB", "--store", "16MiB", "--resource", "licence=2,disk=0.5"}, &stderr, signals)
+		code <- run([]string{"--controller", address, "--name", "a1", "--state", state, "--cpu", "0.5", "--memory", "1GiB", "--store", "16MiB", "--resource", "licence=2,disk=0.5"}, &stderr, &stderr, signals)
 	}()
 	select {
 	case r := <-c.registered:
@@ -86,13 +86,23 @@ func TestSignalEndsTheAgent(t *testing.T) {
 	// The state folder belongs to one agent, and so does the certificate in it.
 	for _, at := range [][]string{{"--controller", "ipc:///x", "--name", "a1"}, {"--join", "127.0.0.1:1", "--token", "any", "--name", "a2"}} {
 		var second bytes.Buffer
-		if n := run(append(at, "--state", state), &second, nil); n != daemon.ExitInfrastructure || !strings.Contains(second.String(), "another agent uses it") {
+		if n := run(append(at, "--state", state), &second, &second, nil); n != daemon.ExitInfrastructure || !strings.Contains(second.String(), "another agent uses it") {
 			t.Errorf("a second agent, %q: exit code %d: %s", at, n, &second)
 		}
 	}
 	signals <- syscall.SIGTERM
 	if n := <-code; n != daemon.ExitOK {
 		t.Errorf("exit code %d: %s", n, &stderr)
+	}
+}
+
+// What is asked for goes to standard output, where pagers and scripts read it.
+func TestHelpIsOutput(t *testing.T) {
+	for _, flag := range []string{"--help", "--version"} {
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{flag}, &stdout, &stderr, nil); code != daemon.ExitOK || stdout.Len() == 0 || stderr.Len() != 0 {
+			t.Errorf("%s: exit code %d, %d bytes of output, errors: %s", flag, code, stdout.Len(), &stderr)
+		}
 	}
 }
 
@@ -112,13 +122,20 @@ func TestExitCodes(t *testing.T) {
 		{"no number", []string{"--gpus", "x"}, daemon.ExitBadInput, "--gpus x: want a whole number; see cascade-agent --help"},
 		{"argument", []string{"x"}, daemon.ExitBadInput, `unknown command "x"`},
 		{"bad name", []string{"--controller", "ipc:///x", "--name", "a b", "--state", t.TempDir()}, daemon.ExitBadInput, `agent name "a b"`},
+		{"damaged token", []string{"--join", "127.0.0.1:1", "--token", "cascade1.x", "--name", "a3", "--state", t.TempDir()}, daemon.ExitBadInput, "read the token (--token, CASCADE_TOKEN): the token is cut off"},
+		{"no token", []string{"--join", "127.0.0.1:1", "--name", "a3", "--state", t.TempDir()}, daemon.ExitBadInput, "a token is needed to join the cluster at 127.0.0.1:1; cascade cluster token"},
 		{"refused", []string{"--controller", refusing.listen(t), "--name", "a2", "--state", t.TempDir(), "--warm", "-1"}, daemon.ExitInfrastructure, "not you"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if code := run(c.args, &stderr, nil); code != c.code || !strings.Contains(stderr.String(), c.want) {
+			if code := run(c.args, &stderr, &stderr, nil); code != c.code || !strings.Contains(stderr.String(), c.want) {
 				t.Errorf("exit code %d, want %d; %q is to be in: %s", code, c.code, c.want, &stderr)
 			}
 		})
 	}
+}
+
+// The documents tell people to type what the command takes.
+func TestDocumentedCommands(t *testing.T) {
+	helptest.Documents(t, "../..", command(nil))
 }

@@ -82,3 +82,8 @@ func TestServesUntilSignal(t *testing.T) {
 		t.Errorf("exit code %d: %s", c, errs.String())
 	}
 }
+
+// The documents tell people to type what the command takes.
+func TestDocumentedCommands(t *testing.T) {
+	helptest.Documents(t, "../..", command(nil))
+}

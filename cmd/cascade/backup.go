@@ -20,8 +20,8 @@ func (a *app) clusterBackupCommand() *cobra.Command {
 		Use:   "backup -o FILE",
 		Short: "Back up the controller: its store and the authority's key",
 		Long: `Write jobs, lineage, profiles, members and tokens as of one moment, and the key
-of the cluster's authority, to a file that is not there yet. Protect it like the
-state folder. The command works on the controller's host, with or without a
+of the cluster's authority, to a file. An older file of that name is replaced.
+Protect it like the state folder. The command works on the controller's host, with or without a
 running controller. Bytes of datasets belong to agents and are not included; if
 they are lost and still needed, they are recomputed.`,
 		Example: "  cascade cluster backup -o /backup/cascade.$(date +%F)",

@@ -227,7 +227,10 @@ and expires after 30 days without use. Hosts join with cascade-agent --join.`,
 				name = u.Username
 			}
 			cluster, err := admin.JoinCluster(c.Context(), args[0], token, name)
-			if err != nil {
+			switch {
+			case err != nil && unreachable(err):
+				return hinted{err, "is cascade-controller running there, and is its --listen this address and port?"}
+			case err != nil:
 				return err
 			}
 			if a.json {
@@ -247,8 +250,11 @@ and expires after 30 days without use. Hosts join with cascade-agent --join.`,
 
 func (a *app) listMembersCommand() *cobra.Command {
 	return a.asList(&cobra.Command{
-		Use:     "members",
-		Short:   "List the members of the cluster and their certificates",
+		Use:   "members",
+		Short: "List the members of the cluster and their certificates",
+		Long: `List the members of the cluster and their certificates, one row for each
+certificate. STATE is connected, valid (not connected now) or revoked. A
+certificate that has expired is not listed.`,
 		Example: "  cascade ls members\n  cascade ls members --to hpc --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -265,8 +271,11 @@ func (a *app) listMembersCommand() *cobra.Command {
 
 func (a *app) listTokensCommand() *cobra.Command {
 	return a.asList(&cobra.Command{
-		Use:     "tokens",
-		Short:   "List valid join tokens",
+		Use:   "tokens",
+		Short: "List valid join tokens",
+		Long: `List the tokens that still admit members: not those that have expired or were
+used up. USES is how many members each still admits. The secret of a token is
+printed only when it is created.`,
 		Example: "  cascade ls tokens",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -290,7 +299,8 @@ func (a *app) clusterDrainCommand() *cobra.Command {
 		Long: `Drain a host. Its pending tasks move to other hosts at once, and datasets that
 only it has and that are still needed are copied to others. Running tasks may
 finish within the grace; those that do not run again elsewhere. Then its agent
-stops. SIGTERM to the agent's process does the same.`,
+stops. SIGTERM to the agent's process does the same. The command returns at once:
+cascade ls hosts shows the host as leaving, then as left.`,
 		Example: `  cascade cluster drain node7
   cascade cluster drain node7 --grace 5m --reason "new kernel"`,
 		Args: cobra.ExactArgs(1),
@@ -299,19 +309,23 @@ stops. SIGTERM to the agent's process does the same.`,
 				return badInputf("drain: --grace %v: it cannot be negative", grace)
 			}
 			return a.head(c.Context(), func(client *cascade.Client) error {
-				if err := admin.Drain(c.Context(), client, args[0], grace, reason); err != nil {
+				err := admin.Drain(c.Context(), client, args[0], grace, reason)
+				switch {
+				case errors.Is(err, cascade.ErrNotFound):
+					return hinted{err, a.hint("ls", "hosts") + " lists the hosts"}
+				case err != nil:
 					return err
 				}
 				if a.json {
 					return nil
 				}
-				_, err := fmt.Fprintf(a.out, "host %s leaves: cascade ls hosts tells when it is gone\n", args[0])
+				_, err = fmt.Fprintf(a.out, "host %s leaves: cascade ls hosts tells when it is gone\n", args[0])
 				return err
 			})
 		},
 	}
 	amount.Duration(c.Flags(), &grace, "grace", 0, "time for running tasks to finish (default: --drain of the agent)")
-	c.Flags().StringVar(&reason, "reason", "", "reason, for the logs")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the audit log")
 	return c
 }
 
@@ -343,13 +357,20 @@ members and cascade ls tokens list them.`,
 				return err
 			}
 			return a.head(c.Context(), func(client *cascade.Client) error {
-				if err := admin.Revoke(c.Context(), client, role, name, serial); err != nil {
+				err := admin.Revoke(c.Context(), client, role, name, serial)
+				switch {
+				case errors.Is(err, cascade.ErrNotFound):
+					return hinted{fmt.Errorf("remove %s: %w", strings.Join(strings.Fields(role+" "+name+serial), " "), err), a.hint("ls", "members") + " and " + a.hint("ls", "tokens") + " list them"}
+				case err != nil:
 					return err
 				}
 				if a.json {
 					return nil
 				}
-				_, err := fmt.Fprintf(a.out, "%s %s%s is revoked\n", role, name, serial)
+				if role == "" {
+					role = "certificate or token"
+				}
+				_, err = fmt.Fprintf(a.out, "%s %s%s is revoked\n", role, name, serial)
 				return err
 			})
 		},
@@ -362,8 +383,12 @@ members and cascade ls tokens list them.`,
 
 func (a *app) clusterRenewCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "renew",
-		Short:   "Renew your certificate now instead of automatically",
+		Use:   "renew",
+		Short: "Renew your certificate now instead of automatically",
+		Long: `Renew your certificate now, for example after it may have been copied. Without
+this command it renews itself in the last third of its time, when it is used. The
+old one stays valid until it expires: cascade rm members --serial revokes it.
+Agents renew theirs by themselves.`,
 		Example: "  cascade cluster renew --to hpc",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

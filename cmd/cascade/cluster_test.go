@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,8 @@ func TestClusterRefusals(t *testing.T) {
 	h.expect(h.start("", "clean", "--all", "--yes"), "removed its state; kept pki: rm -r STATE removes that")
 	h.expect(h.start("", "cluster", "init"), "exit 2", "cluster cascade is there already", "cascade cluster token makes a token for more hosts")
 	h.expect(h.start("", "cluster", "join", "127.0.0.1:1", "--token", "garbage"), "exit 2", `a token begins with "cascade1."`)
+	token := regexp.MustCompile(`cascade1\.\S+`).FindString(h.start("", "cluster", "init", "--state", t.TempDir()).wait())
+	h.expect(h.start("", "cluster", "join", "127.0.0.1:1", "--token", token), "exit 3", "connection refused", "is cascade-controller running there, and is its --listen this address and port?")
 	left, err := filepath.Glob(filepath.Join(h.state, "*"))
 	if err != nil {
 		t.Fatal(err)

@@ -241,6 +241,16 @@ type worded struct {
 func (e worded) Error() string { return e.text }
 func (e worded) Unwrap() error { return e.error }
 
+// triedAt is the address behind a name of a cluster to which a connection failed, as
+// " (10.0.0.1:7420)"; "" if the name is the address, or the error does not say it.
+func triedAt(err error, to string) string {
+	var network *net.OpError
+	if !errors.As(err, &network) || network.Addr == nil || strings.Contains(to, network.Addr.String()) {
+		return ""
+	}
+	return " (" + network.Addr.String() + ")"
+}
+
 // explained tells what the error of a connection means.
 func (a *app) explained(err error) error {
 	var lookup *net.DNSError
@@ -250,7 +260,7 @@ func (a *app) explained(err error) error {
 	case errors.As(err, &lookup):
 		return hinted{worded{err, fmt.Sprintf("no cluster and no host is called %q: %v", a.to, lookup)}, "say HOST, HOST:PORT, an address or the name of a cluster that you joined (cascade cluster join)"}
 	case statedir.NobodyListens(err) || errors.Is(err, fs.ErrNotExist):
-		return hinted{worded{err, "no controller answers at " + a.to}, "is cascade-controller running there? Name another with --to"}
+		return hinted{worded{err, "no controller answers at " + a.to + triedAt(err, a.to)}, "is cascade-controller running there? Name another with --to"}
 	}
 	return err
 }

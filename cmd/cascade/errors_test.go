@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cascade-run/cascade"
 	"github.com/cascade-run/cascade/comms"
@@ -48,6 +51,19 @@ func TestKindsOfErrors(t *testing.T) {
 		}
 		if kind, exit := kindOf(c.err); kind != c.kind || exit != c.exit {
 			t.Errorf("%v is %s, exit %d; want %s, exit %d", c.err, kind, exit, c.kind, c.exit)
+		}
+	}
+}
+
+// An error of a connection names the address behind the name of a cluster.
+func TestNoControllerAnswers(t *testing.T) {
+	down := &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7420}, Err: unix.ECONNREFUSED}
+	for to, want := range map[string]string{
+		"hpc":                 "no controller answers at hpc (10.0.0.1:7420); is",
+		"tcp://10.0.0.1:7420": "no controller answers at tcp://10.0.0.1:7420; is",
+	} {
+		if err := (&app{to: to}).explained(down); !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", to, err, want)
 		}
 	}
 }

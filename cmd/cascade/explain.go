@@ -75,7 +75,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `Without TASK, follow the critical path of a job: what its end waited for, or
 waits for, task by task, and how much of that was waiting for a place. Of a
 session, and of a job whose tasks called others, show where the time of called
-tasks went, by function, and what those do that have not ended.
+tasks went, by function, and what the running ones do.
 
 With TASK, show where a task runs, which input arrived last, how long the task waited for
 free resources, and what the plan says about it. For a task that has not

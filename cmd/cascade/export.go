@@ -36,6 +36,6 @@ cluster predicts from it with cascade replay FILE --simulate.
 			})
 		},
 	}
-	c.Flags().StringVarP(&output, "output", "o", "-", "`file` to write; - is standard output")
+	c.Flags().StringVarP(&output, "output", "o", "-", "output `file`; - is standard output")
 	return c
 }

@@ -109,8 +109,7 @@ func flagError(c *cobra.Command, err error) error {
 		return hintedf(likeFlag(c, name, help), "there is no flag %s%s of %s", dashes, name, c.CommandPath())
 	case errors.As(err, &empty):
 		f := empty.GetFlag()
-		takes, _ := pflag.UnquoteUsage(f)
-		return hintedf(help, "--%s needs a value: --%s %s", f.Name, f.Name, strings.ToUpper(takes))
+		return hintedf(help, "--%s needs a value: --%s %s", f.Name, f.Name, strings.ToUpper(daemon.Takes(f)))
 	}
 	return hintedf(help, "%w", daemon.FlagError(err))
 }

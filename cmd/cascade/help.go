@@ -51,7 +51,7 @@ func overview(root *cobra.Command, sections []section, width int) string {
 		fmt.Fprintf(&b, "\n%s:\n", s.title)
 		daemon.List(&b, s.commands, width)
 	}
-	fmt.Fprintf(&b, "\nGlobal flags:\n%s\n%s", root.LocalFlags().FlagUsagesWrapped(width),
+	fmt.Fprintf(&b, "\nGlobal flags:\n%s\n%s", daemon.FlagUsages(root.LocalFlags(), width),
 		daemon.Fill(fmt.Sprintf("Use \"%s COMMAND --help\" for more information about a command.", root.Name()), width))
 	return b.String()
 }

@@ -89,3 +89,8 @@ func TestEveryHelpPage(t *testing.T) {
 		golden(t, fmt.Sprintf("help-%d.golden", width), b.String())
 	}
 }
+
+// The documents tell people to type what the command takes.
+func TestDocumentedCommands(t *testing.T) {
+	helptest.Documents(t, "../..", (&app{}).command())
+}

@@ -62,7 +62,7 @@ plan job.yaml --profile FILE.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&job, "output", "o", "-", "job file to write; - is standard output")
+	f.StringVarP(&job, "output", "o", "-", "output `file`; - is standard output")
 	f.StringVar(&profile, "profile", "", "profile file to write")
 	f.Float64Var(&opt.TimeScale, "time-scale", opt.TimeScale, "factor for recorded durations")
 	f.Float64Var(&opt.ByteScale, "byte-scale", opt.ByteScale, "factor for recorded sizes and memory")

@@ -26,10 +26,10 @@ func (a *app) initCommand() *cobra.Command {
 	var kind, name string
 	c := &cobra.Command{
 		Use:   "init [FOLDER]",
-		Short: "Write a first job of one's own: commands, Python or Go",
-		Long: `Write a small job to a folder, which is made if it is not there: of commands,
-or with --kind of Python or Go functions. It is complete and runs at once. No
-file is replaced.`,
+		Short: "Write a first job of your own: commands, Python or Go",
+		Long: `Write a small job to a folder, which is created if it is missing: of
+commands, or with --kind of Python or Go functions. The job is complete and runs
+at once. No file is replaced.`,
 		Example: "  cascade init\n  cascade init forecast --kind python\n  cascade run forecast/job.yaml",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

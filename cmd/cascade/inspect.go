@@ -258,8 +258,8 @@ func (a *app) lsCommand() *cobra.Command {
 		Use:   "ls",
 		Short: "List jobs, tasks, calls, functions, datasets, hosts and others",
 		Long: `List what there is. Rows are chosen by --status, --family, --host, --tenant and
---label, ordered by --sort and counted off by --limit; -o and --columns say what
-is printed of them.`,
+--label and ordered by --sort; --limit says how many are printed, -o and
+--columns which columns and in what form.`,
 		Example: `  cascade ls jobs --status failed
   cascade ls tasks last --family spread --sort -seconds --limit 10
   cascade ls tasks last --columns name,peak_memory -o csv
@@ -274,7 +274,12 @@ is printed of them.`,
 		},
 	}
 	hosts := &cobra.Command{
-		Use: "hosts", Short: "List hosts, their resources and what runs there", Example: "  cascade ls hosts --to hpc\n  cascade ls hosts --to hpc --status away -o name", Args: cobra.NoArgs,
+		Use: "hosts", Short: "List hosts, their resources and what runs there",
+		Long: `List hosts, their resources and what runs there. Each has one row for each of
+its agents. STATE is ready, connecting (the agent reports what it has), away (its
+link is broken), leaving (it drains) or left. CPU and MEMORY are what tasks may
+occupy, USE is what all programs of the host use. SEEN is when the agent was
+heard last, VERSION that of its program.`, Example: "  cascade ls hosts --to hpc\n  cascade ls hosts --to hpc --status away -o name", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.listing(a.withJobs(c.Context(), func(client *cascade.Client) error {
 				return a.listHosts(c.Context(), client)
@@ -513,5 +518,5 @@ func (a *app) listHosts(ctx context.Context, client *cascade.Client) error {
 			rows[i].State, rows[i].Running, rows[i].Seen, rows[i].Use = "away", 0, "", nil // what was seen is this command's own
 		}
 	}
-	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "use", "seen", "platform")
+	return table(a, rows, "name", "state", "cpu", "memory", "gpu", "running", "jobs", "use", "seen", "platform", "version")
 }

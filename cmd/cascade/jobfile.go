@@ -374,6 +374,14 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// coreText is a number of cores, which may be a fraction.
+func coreText(n float64) string {
+	if n == 1 {
+		return "1 core"
+	}
+	return fmt.Sprintf("%g cores", n)
+}
+
 func (a *app) schemaCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{

@@ -15,8 +15,8 @@ func (a *app) manCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "man",
 		Short: "Write the man pages, one for each command",
-		Long: `Write the man pages of all commands to a folder, which is made if it is not
-there.`,
+		Long: `Write the man pages of all commands to a folder, which is created if it is
+missing.`,
 		Example: "  cascade man -o ~/.local/share/man/man1\n  man cascade-run",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -226,7 +226,7 @@ func TestOperationsDocument(t *testing.T) {
 		t.Errorf("%s: %v\n%s", blocks[0][0], err, out)
 	}
 	head.must(blocks[0][1], "cluster hpc")
-	head.serves(blocks[0][2], "tcp://")
+	controller := head.serves(blocks[0][2], "tcp://")
 	agent := node.serves(blocks[1][0]+" --store 64MiB --metrics 0", "controller is there")
 	head.must(blocks[2][0], "anna types:  cascade cluster join")
 	person.must(blocks[3][0], "anna is a member of cluster hpc")
@@ -244,6 +244,9 @@ func TestOperationsDocument(t *testing.T) {
 	}
 	testGateway(t, person)
 	testBackup(t, head)
+	testColumns(t, head)
+	agent = testDrain(t, head, node, agent)
+	testRenewal(t, head, person)
 
 	// The agent is revoked: it ends, and says why.
 	name, err := os.Hostname()
@@ -261,7 +264,89 @@ func TestOperationsDocument(t *testing.T) {
 		t.Errorf("the agent starts again: %v\n%s", err, out)
 	}
 	head.must("cascade cluster token --name "+name, "It admits 1 host until")
+	agent = node.serves(blocks[1][0]+" --store 64MiB", "controller is there")
+	testAuthority(t, head, controller, agent)
 	node.serves(blocks[1][0]+" --store 64MiB", "controller is there")
+}
+
+// testColumns compares the columns of the document with those of the command.
+func testColumns(t *testing.T, head *place) {
+	b, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heading, _, _ := strings.Cut(head.must("cascade ls hosts --to hpc"), "\n")
+	all := regexp.MustCompile(`(?m)^NAME +STATE +CPU.*$`).FindAllString(string(b), -1)
+	for _, shown := range all {
+		if strings.Join(strings.Fields(shown), " ") != strings.Join(strings.Fields(heading), " ") {
+			t.Errorf("the document shows %q, the command %q", shown, heading)
+		}
+	}
+	if len(all) == 0 {
+		t.Error("the document shows no hosts")
+	}
+}
+
+// testDrain has the agent's host leave, and starts its agent again.
+func testDrain(t *testing.T, head, node *place, agent *service) *service {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := document(t, "../../docs/operations.md", "## Drain and remove a host", "## Lose a host")[0]
+	head.must(strings.ReplaceAll(lines[0], "node7", name), "host "+name+" leaves: cascade ls hosts tells when it is gone")
+	if err := <-agent.end; err != nil {
+		t.Errorf("a drained agent ended with %v", err)
+	}
+	agent.end <- nil
+	head.must(lines[1], "left")
+	if out, err := head.types("cascade cluster drain nosuch"); err == nil || !strings.Contains(out, "cascade ls hosts lists the hosts") {
+		t.Errorf("a host that is not there is drained: %v\n%s", err, out)
+	}
+	if out, err := head.types("cascade rm members nosuch --yes"); err == nil || !strings.Contains(out, "hint: cascade ls members and cascade ls tokens list them") {
+		t.Errorf("a member that is not there is revoked: %v\n%s", err, out)
+	}
+	return node.serves("cascade-agent --join 10.0.0.1 --store 64MiB", "controller is there")
+}
+
+// testRenewal replaces a person's certificate and revokes the old one.
+func testRenewal(t *testing.T, head, person *place) {
+	lines := document(t, "../../docs/operations.md", "## Rotate certificates", "## Stop a cluster")[0]
+	if out, err := head.types(lines[0]); err == nil || !strings.Contains(out, "the controller's user on the controller's host and needs none") {
+		t.Errorf("who has no certificate renews it: %v\n%s", err, out)
+	}
+	old := regexp.MustCompile(`(?m)^anna .* (\w+)$`).FindStringSubmatch(head.must(lines[1]))
+	person.must(lines[0])
+	if len(old) != 2 {
+		t.Fatalf("%s lists no anna", lines[1])
+	}
+	head.must(strings.Replace(lines[2], "SERIAL", old[1]+" --yes", 1), "certificate or token "+old[1]+" is revoked")
+	person.must("cascade status --to hpc")
+}
+
+// testAuthority replaces the authority of a cluster that is stopped.
+func testAuthority(t *testing.T, head *place, controller, agent *service) {
+	for _, d := range []*service{agent, controller} {
+		if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-d.end; err != nil {
+			t.Errorf("stopped: %v", err)
+		}
+		d.end <- nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := document(t, "../../docs/operations.md", "The certificate of the authority", "## Stop a cluster")[0]
+	head.must(strings.Replace(lines[0], "~/.local/state", head.dir+"/state", 1))
+	head.must(lines[1], "cluster hpc")
+	head.serves(lines[2], "tcp://")
+	head.must("cascade ls jobs --to hpc", "hi")
+	for _, member := range []string{name, "anna --role submit"} {
+		head.must(strings.Replace(lines[3], "node7", member+" --yes", 1), "is revoked")
+	}
 }
 
 // testGateway fetches through the sockets of cascade connect, with no certificate.

@@ -165,7 +165,7 @@ type planFor struct {
 
 // add makes the flags of a cluster that need not be there, and of the effort.
 func (f *planFor) add(c *cobra.Command) {
-	amount.Bandwidth(c.Flags(), &f.bandwidth, "bandwidth", "between the --hosts, such as 1Gbit/s (default as measured in the cluster, else 10Gbit/s)")
+	amount.Bandwidth(c.Flags(), &f.bandwidth, "bandwidth", "bandwidth between the --hosts, such as 1Gbit/s (default as measured in the cluster, else 10Gbit/s)")
 	c.Flags().StringVar(&f.hosts, "hosts", "", "cluster to plan for, such as 2x16c64g or 4x8c,1x8c32g1gpu")
 	c.Flags().IntVar(&f.evaluations, "evaluations", -1, "number of simulations that search for a better plan; 0 uses the first plan (default 2000, fewer above 500 tasks)")
 	c.Flags().Lookup("evaluations").DefValue = "0" // shows no default: the text tells it

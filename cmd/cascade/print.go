@@ -150,7 +150,7 @@ func cell(column string, v any) string {
 		}
 	case *comms.HostUse:
 		if v != nil {
-			return fmt.Sprintf("%.1f of %d cores, %s of %s", v.Busy, v.Cores, size(v.Memory), size(v.Total))
+			return fmt.Sprintf("%.1f of %s, %s of %s", v.Busy, coreText(float64(v.Cores)), size(v.Memory), size(v.Total))
 		}
 	case []uint64:
 		if len(v) == 0 {

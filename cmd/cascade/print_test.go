@@ -63,3 +63,11 @@ type textCells struct {
 	Error  string `json:"error"`
 	Detail string `json:"detail"`
 }
+
+func TestCoreText(t *testing.T) {
+	for n, want := range map[float64]string{0.5: "0.5 cores", 1: "1 core", 2: "2 cores"} {
+		if got := coreText(n); got != want {
+			t.Errorf("%g: %q, want %q", n, got, want)
+		}
+	}
+}

@@ -272,7 +272,7 @@ type driftLine struct {
 func (a *app) profileDiffCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff [FILE [FILE]]",
-		Short: "Diff two profiles",
+		Short: "Compare two profiles, or one with the current profiles",
 		Long: `Compare two profile files, the earlier first, or one file with the current
 profiles. Without a file, compare the cost of tasks before their code changed
 with their cost now. The largest change of duration comes first; equal entries

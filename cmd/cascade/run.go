@@ -34,7 +34,7 @@ type submitFlags struct {
 func (f *submitFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.id, "id", "", "job ID (a UUID); submitting the same job with the same ID is idempotent")
 	c.Flags().StringVar(&f.tenant, "tenant", "", "tenant whose share of the cluster the job uses (default the user)")
-	c.Flags().Int64Var(&f.priority, "priority", 0, "priority; jobs of higher priority go first")
+	c.Flags().Int64Var(&f.priority, "priority", 0, "priority; jobs of higher priority go first (default 0)")
 	c.Flags().Uint32Var(&f.weight, "weight", 1, "weight of the tenant, relative to other tenants")
 	c.Flags().BoolVar(&f.hold, "hold", false, "submit on hold: start when cascade release is called")
 	c.Flags().BoolVar(&f.keep, "keep", false, "keep the job and its outputs until cascade rm jobs, regardless of retention limits")
@@ -209,7 +209,8 @@ for the job and copies no outputs: the cluster keeps them for cascade get. With
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.to == "" {
-				return badInputf("submit needs a cluster: give --to ADDRESS, set CASCADE_TO or cascade config set to ADDRESS; to run on this host use cascade run")
+				return hintedf("cascade submit FILE --to CLUSTER, or for all commands cascade config set to CLUSTER; cascade run FILE runs it on this host",
+					"submit: no cluster is named: --to, CASCADE_TO and the setting to are empty")
 			}
 			g, dir, _, err := a.readChecked(c.Context(), args[0], &job)
 			if err != nil {

@@ -260,7 +260,7 @@ and 5 when --timeout is over.
 	}
 	a.selectors(c)
 	c.Flags().StringVar(&until, "for", "done", "what to wait for: done, result, running, or a `task`")
-	amount.Duration(c.Flags(), &limit, "timeout", 0, "give up after this time (exit code 5); 0: never")
+	amount.Duration(c.Flags(), &limit, "timeout", 0, "give up after this time, with exit code 5 (default never)")
 	return c
 }
 

@@ -205,7 +205,7 @@ func (m *topModel) lines() (lines []string) {
 	var grid [][]string
 	for i := range hosts[:min(len(hosts), topHosts)] {
 		h := &hosts[i]
-		grid = append(grid, []string{h.Name, h.State, fmt.Sprintf("%d running", h.Running), fmt.Sprintf("%g cores", h.CPU), size(uint64(h.Memory))})
+		grid = append(grid, []string{h.Name, h.State, fmt.Sprintf("%d running", h.Running), coreText(h.CPU), size(uint64(h.Memory))})
 	}
 	lines = append(lines, aligned(grid)...)
 	if n := len(hosts) - topHosts; n > 0 {

@@ -65,9 +65,9 @@ func (a *app) tuneResumeCommand() *cobra.Command {
 	var slots int
 	c := &cobra.Command{
 		Use:   "resume FOLDER",
-		Short: "Go on with an experiment that was interrupted",
-		Long: `Go on with an experiment: trials that ran continue from their newest checkpoints,
-and all decisions that were made hold. The folder may have been moved.`,
+		Short: "Resume an experiment that was interrupted or stopped",
+		Long: `Resume an experiment: trials that ran continue from their newest checkpoints, and
+all decisions that were made hold. The folder may have been moved.`,
 		Example: "  cascade tune resume experiments/digits\n  cascade tune resume experiments/digits --errored",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -401,7 +401,7 @@ Of equal ones it is the first. Values that are infinite or no number do not coun
 		},
 	}
 	c.Flags().StringVar(&q.Metric, "metric", "", "go by this `metric` (default that of the experiment)")
-	c.Flags().StringVar(&mode, "mode", "min", "with --metric: what is best, `min|max`")
+	c.Flags().StringVar(&mode, "mode", "min", "with --metric: whether the least or the greatest value is best, `min|max`")
 	c.Flags().StringVar(&q.Scope, "scope", "last", "`which` results of a trial count: last, all, avg, last-5-avg or last-10-avg")
 	return c
 }
@@ -428,8 +428,8 @@ func (a *app) printBest(g *tune.Grid, q tune.Query) error {
 func (a *app) tuneExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain FOLDER TRIAL",
-		Short: "Tell the story of a trial",
-		Long: `Tell what happened to a trial: when it was placed, on which checkpoint, how far it
+		Short: "Explain what happened to a trial, and why",
+		Long: `Explain what happened to a trial: when it was placed, on which checkpoint, how far it
 was allowed to train, and which decision ended it, with the numbers behind it.`,
 		Example: "  cascade tune explain experiments/digits t00003",
 		Args:    cobra.ExactArgs(2),
@@ -458,11 +458,11 @@ func (a *app) tuneReplayCommand() *cobra.Command {
 	var slots int
 	c := &cobra.Command{
 		Use:   "replay FOLDER",
-		Short: "Decide again from what was recorded",
-		Long: `Decide again from the recorded events and compare each decision. Exit code 1 says
-that one differs.
+		Short: "Repeat the decisions of an experiment, and compare them",
+		Long: `Repeat all decisions from the recorded events, and compare each with the recorded
+one. Exit code 1 says that one differs.
 
-With --with, say what another scheduler would have done with the recorded results: a
+With --with, show what another scheduler would have done with the recorded results: a
 type, or its rules as JSON. A trial ends where its record ends.`,
 		Example: "  cascade tune replay experiments/digits\n  cascade tune replay experiments/digits --with asha\n  cascade tune replay experiments/digits --with '{\"type\": \"asha\", \"max_t\": 27}'",
 		Args:    cobra.ExactArgs(1),
@@ -527,7 +527,7 @@ time are there once.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&format, "format", "json", "`json|csv|tensorboard`")
+	c.Flags().StringVar(&format, "format", "json", "form of the files, `json|csv|tensorboard`")
 	c.Flags().StringVar(&to, "to", "", "write to this `folder` (default that of the experiment)")
 	return c
 }

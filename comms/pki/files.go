@@ -102,6 +102,9 @@ func LoadMember(dir string, now func() time.Time) (*Member, error) {
 // Joiner makes a program a member of the cluster at address; it is comms.JoinCluster.
 type Joiner func(ctx context.Context, address string, t Token, name string, as Bearer, now func() time.Time) (*Member, error)
 
+// ErrTokenNeeded is the error of Enter without a token where there is no certificate.
+var ErrTokenNeeded = errors.New("a token is needed")
+
 // Enter returns the member whose certificate is in dir. With a token that was not
 // used there before it first joins the cluster at address, and replaces what is in
 // dir: the same command line serves for the first start and for every later one.
@@ -110,9 +113,9 @@ func Enter(ctx context.Context, join Joiner, dir, address, token, name string, n
 	if token == "" {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("there is no certificate in %s: a token is needed to join the cluster at %s", dir, address)
+			return nil, fmt.Errorf("there is no certificate in %s: %w to join the cluster at %s; cascade cluster token, where the controller runs, makes one", dir, ErrTokenNeeded, address)
 		case err == nil && held.Identity().Name != name:
-			return nil, fmt.Errorf("the certificate in %s is for %s, not for %s: a token is needed to join under that name", dir, held.Identity(), name)
+			return nil, fmt.Errorf("the certificate in %s is for %s, not for %s: %w to join under that name; cascade cluster token --name %s, where the controller runs, makes one", dir, held.Identity(), name, ErrTokenNeeded, name)
 		}
 		return held, err
 	}

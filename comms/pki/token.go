@@ -81,10 +81,13 @@ func ParseToken(s string) (Token, error) {
 	return t, nil
 }
 
+// newToken says how an admin makes one.
+const newToken = "a new one is made by cascade cluster token for a host, by cascade cluster user NAME for a person"
+
 // Refusals of a token. They say no more than the bearer may know.
 var (
-	ErrTokenUnknown = errors.New("the token is unknown or was used up")
-	ErrTokenExpired = errors.New("the token has expired; ask for a new one")
+	ErrTokenUnknown = errors.New("the token is unknown or was used up; " + newToken)
+	ErrTokenExpired = errors.New("the token has expired; " + newToken)
 	ErrTokenName    = errors.New("the token is for another name")
 	ErrTokenHost    = errors.New("the token is for hosts, and no use of it was spent: give it to cascade-agent --join HOST --token TOKEN; one for a person is made by cascade cluster user NAME")
 	ErrTokenPerson  = errors.New("the token is for a person, and no use of it was spent: that person types cascade cluster join HOST --token TOKEN; one for hosts is made by cascade cluster token")

@@ -28,6 +28,7 @@ type agent struct {
 	takes    bool               // it runs calls of other agents
 	gathers  bool               // it starts members of gangs together with other agents
 	sessions string             // where programs of its host open sessions
+	build    string             // version of its program; "" unknown
 	store    int64              // bytes that it has for datasets; 0 unknown
 	uses     uses               // of its host
 }
@@ -98,7 +99,7 @@ func (c *Core) register(l *link, m *comms.Register) {
 	a.row = records.Agent{Name: m.Agent, Incarnation: m.Incarnation, Addresses: m.Addresses, Total: m.Total, BootID: m.BootID,
 		Seen: c.now.UnixNano(), Platform: m.Platform}
 	a.link, a.synced, a.snapshot, a.away, a.leaving = l, false, nil, time.Time{}, nil
-	a.takes, a.gathers, a.store, a.sessions = m.Takes, m.Gathers, m.Store, m.Sessions
+	a.takes, a.gathers, a.store, a.sessions, a.build = m.Takes, m.Gathers, m.Store, m.Sessions, l.build
 	c.changed()
 	a.work = workload{cores: float64(m.Total.CPU) / 1000}
 	c.unasked(a)

@@ -45,6 +45,7 @@ type (
 		Name        string
 		Incarnation uint64
 		Tenant      string // of a client: whose jobs alone it may steer; "" for any
+		Build       string // of the peer: the version of its program
 	}
 	// LinkDown: nothing goes to the link any more.
 	LinkDown struct {

@@ -309,7 +309,7 @@ func (c *Core) query(l *link, m *comms.Query) {
 
 func (c *Core) agentRows() (rows []comms.AgentRow) {
 	for _, a := range c.sortedAgents() {
-		row := comms.AgentRow{Name: a.row.Name, State: a.stands(), Platform: a.row.Platform, CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
+		row := comms.AgentRow{Name: a.row.Name, State: a.stands(), Platform: a.row.Platform, Version: a.build, CPU: float64(a.row.Total.CPU) / 1000, Memory: a.row.Total.Memory,
 			GPU: float64(a.row.Total.GPU) / 1000, Addresses: a.row.Addresses, Sessions: a.sessions, Use: a.uses.row()}
 		for _, r := range a.row.Total.Custom {
 			if row.Resources == nil {

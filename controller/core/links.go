@@ -16,6 +16,7 @@ type link struct {
 	agent       bool
 	name        string
 	tenant      string // see LinkUp
+	build       string // see LinkUp
 	incarnation uint64
 	full        bool
 	closing     bool
@@ -24,7 +25,7 @@ type link struct {
 }
 
 func (c *Core) linkUp(ev LinkUp) {
-	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, tenant: ev.Tenant, incarnation: ev.Incarnation}
+	c.links[ev.Link] = &link{id: ev.Link, agent: ev.Agent, name: ev.Name, tenant: ev.Tenant, build: ev.Build, incarnation: ev.Incarnation}
 }
 
 func (c *Core) linkDown(ev LinkDown) {

@@ -189,7 +189,7 @@ func (o *Config) security(role pki.Role) *comms.Security {
 func (c *Conn) Renew(ctx context.Context) error {
 	m := c.opts.Member
 	if m == nil {
-		return fmt.Errorf("%w: renew: this client has no certificate", ErrBadRequest)
+		return fmt.Errorf("%w: renew: this client has no certificate: it is the controller's user on the controller's host and needs none", ErrBadRequest)
 	}
 	r, err := m.BeginRenewal()
 	if err != nil {

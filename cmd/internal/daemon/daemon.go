@@ -71,6 +71,7 @@ func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad erro
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return BadInput{fmt.Errorf("%w; see %s --help", FlagError(err), c.Name())}
 	})
+	describeHelp(c)
 	c.SetArgs(args)
 	c.SetOut(stdout)
 	c.SetErr(stderr)
@@ -83,6 +84,17 @@ func Execute(c *cobra.Command, args []string, stdout, stderr io.Writer, bad erro
 		return ExitBadInput
 	}
 	return ExitInfrastructure
+}
+
+// describeHelp adds the flags that cobra would add, with our words.
+func describeHelp(c *cobra.Command) {
+	c.InitDefaultHelpFlag()
+	c.InitDefaultVersionFlag()
+	for name, usage := range map[string]string{"help": "print help", "version": "print the version"} {
+		if f := c.Flags().Lookup(name); f != nil {
+			f.Usage = usage
+		}
+	}
 }
 
 // VersionTemplate is how --version prints a version.
@@ -127,13 +139,16 @@ func Serve(run func(context.Context) error, signals <-chan os.Signal) error {
 }
 
 // MetricsHelp describes the flag --metrics of both daemons.
-const MetricsHelp = "expose Prometheus metrics at http://`ADDRESS`/metrics: PORT or :PORT on the loopback interface, HOST:PORT for other hosts too (default off)"
+const MetricsHelp = "expose Prometheus metrics at http://ADDRESS/metrics: PORT or :PORT on the loopback interface, HOST:PORT for other hosts too (default off)"
 
 // SilenceHelp describes the flag --silence of both daemons.
 const SilenceHelp = "time without messages after which a link counts as broken; the same for all daemons of a cluster, at least 1s (default 10s)"
 
-// ServeMeasured is Serve with metrics beside it, at an address that may be empty.
+// ServeMeasured is Serve with metrics beside it, at an address that may be empty. The log
+// has its start, with the version, and its end.
 func ServeMeasured(run func(context.Context) error, signals <-chan os.Signal, address string, all []metrics.Measure, log zerolog.Logger) error {
+	log.Info().Str("version", ThisBuild().String()).Msg("started") // which program it was: an upgrade is seen in the log
+	defer func() { log.Info().Msg("ended") }()
 	if address == "" {
 		return Serve(run, signals)
 	}

@@ -91,7 +91,7 @@ func globals(c *cobra.Command) string {
 
 func flags(b *strings.Builder, title string, of *pflag.FlagSet, width int) {
 	if of.HasAvailableFlags() {
-		fmt.Fprintf(b, "\n%s:\n%s", title, of.FlagUsagesWrapped(width))
+		fmt.Fprintf(b, "\n%s:\n%s", title, FlagUsages(of, width))
 	}
 }
 

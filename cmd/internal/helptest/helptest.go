@@ -8,12 +8,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cascade-run/cascade/cmd/internal/daemon"
 )
 
 // Check checks the pages of a command and of all below it, but for those that cobra
-// adds: each has a line of its own and an example, and is no wider than 80 characters.
+// adds: each has a line of its own and an example, is no wider than 80 characters, and says of
+// each flag what it takes.
 func Check(t *testing.T, c *cobra.Command) {
 	t.Helper()
 	if len(c.Short) == 0 || len(c.Short) > 66 || strings.HasSuffix(c.Short, ".") {
@@ -27,6 +29,11 @@ func Check(t *testing.T, c *cobra.Command) {
 			t.Errorf("%s: a line of its help is longer than %d characters: %q", c.CommandPath(), daemon.HelpWidth, line)
 		}
 	}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains([]string{"string", "strings", "int", "uint", "float", "count"}, daemon.Takes(f)) {
+			t.Errorf("%s: --%s shows the type of its value, %s: say what it takes, in daemon's table of kinds", c.CommandPath(), f.Name, daemon.Takes(f))
+		}
+	})
 	for _, sub := range c.Commands() {
 		if !slices.Contains([]string{"help", "completion"}, sub.Name()) {
 			Check(t, sub)
