@@ -4,6 +4,7 @@ package python_test
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -49,6 +50,18 @@ func TestPythonActorsEnd(t *testing.T) {
 	pyenv.Python(t)
 	python, env := interpreter(t)
 	same(t, "testdata/actorends.golden", prints(t, "testdata", env, python, "actorends.py", programs(t), t.TempDir()))
+}
+
+// Handles of actors go to tasks as arguments, within values and as results: the calls of those that find one, what ends the
+// actor, what is refused, and that nothing is left are the golden file.
+func TestPythonActorHandles(t *testing.T) {
+	pyenv.Python(t)
+	dir := programs(t)
+	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	python, env := interpreter(t)
+	same(t, "testdata/handles.golden", prints(t, "testdata", env, python, "handles.py", dir, t.TempDir()))
 }
 
 // The example of actors prints what its README says.

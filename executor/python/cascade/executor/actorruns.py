@@ -61,6 +61,7 @@ class Serial:
                 host.wait(lambda: self.jobs or host.over)
                 continue
             began = time.perf_counter_ns()
+            host.runs = True
             self.do(job, host.worker.inside)
             host.perhaps_flush(time.perf_counter_ns() - began)
             if host.runner is not self:
@@ -88,7 +89,9 @@ class Serial:
             error = host.failure(job, e)
         if job.making and error is not None:
             error = host.unmade(error)
-        host.end(job, outputs, error, self._saved(call) if due else None)
+        state = self._saved(call) if due else None
+        host.runs = False
+        host.end(job, outputs, error, state)
 
     def _saved(self, call: Callable[..., Any]) -> bytes | None:
         """The state of the actor; None when it could not be saved, with which it ends."""
