@@ -44,6 +44,14 @@ func TestActorNaps(t *testing.T) {
 	}
 }
 
+// The process of an actor of which several have handles: what they are answered when one comes before its maker, leaves, breaks off
+// or kills it, and the step at which it ends, are the golden file.
+func TestActorSharing(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/sharing.golden", prints(t, "testdata", env, python, "sharing.py"))
+}
+
 // An actor ends when its process dies, when it is killed, with its last handle, its caller, the program and the agent; each
 // says so to all calls that have not ended. A method that never returns, and 10,000 calls behind others, hold nothing.
 func TestPythonActorsEnd(t *testing.T) {
@@ -62,6 +70,14 @@ func TestPythonActorHandles(t *testing.T) {
 	}
 	python, env := interpreter(t)
 	same(t, "testdata/handles.golden", prints(t, "testdata", env, python, "handles.py", dir, t.TempDir()))
+}
+
+// Handles of actors go between two hosts, each of which calls the actors of the other, by way of the agents: many calls beside each
+// other, large ones, a series, kills from afar, and the death of a host are the golden file.
+func TestPythonActorHandlesFar(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/farhandles.golden", prints(t, "testdata", env, python, "farhandles.py", programs(t), t.TempDir()))
 }
 
 // The example of actors prints what its README says.
@@ -99,7 +115,7 @@ func TestActorDocs(t *testing.T) {
 	dir := t.TempDir()
 	names := write(t, page, dir)
 	said := strings.Split(string(text), "\n```text\n")[1:]
-	if len(names) != 3 || len(said) != len(names) {
+	if len(names) != 4 || len(said) != len(names) {
 		t.Fatalf("the page has %v, and says %d times what they print", names, len(said))
 	}
 	python, env := interpreter(t)

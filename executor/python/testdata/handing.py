@@ -30,6 +30,15 @@ class Tally:
         while True:
             time.sleep(0.01)
 
+    def asleep(self):
+        time.sleep(0.2)
+
+    def echo(self, data):
+        return data
+
+    def upto(self, n):
+        yield from range(n)
+
     def takes(self, box):
         return box
 
@@ -194,3 +203,9 @@ def wrapped(start):
 @cascade.remote
 def mark():
     return None
+
+
+@cascade.remote
+def here():
+    """The agent of the task."""
+    return cascade.current().agent

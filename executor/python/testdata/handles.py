@@ -90,7 +90,9 @@ def values():
 
 def ends(folder):
     a = Tally.remote(0)
-    print("a task kills it:", cascade.get(handing.kills.remote(a)), tried(lambda: cascade.get(a.add.remote(1))), a)
+    print("a task kills it:", cascade.get(handing.kills.remote(a)))
+    until(lambda: a._cascade_line.dead is not None)  # the kill comes by another way
+    print("the maker is told:", tried(lambda: cascade.get(a.add.remote(1))), a)
     print("and later:", tried(lambda: cascade.get(adds.remote(a, 1))))
     a = Tally.remote(0)
     cascade.get(only_kills.remote(a))
@@ -156,6 +158,7 @@ def beside():
     threads = handing.Threads.remote()
     print("threads:", cascade.get([found.remote([threads]) for _ in range(5)]))
     cascade.get(only_kills.remote(threads))
+    until(lambda: threads._cascade_line.dead is not None)
     print("are killed:", tried(lambda: threads.add.remote(1).result()))
     print("an actor gives others away:", cascade.get(handing.Giver.remote().gives.remote(3)))
     print("elements of a series:", [cascade.get(x["a"].add.remote(1)) for x in handing.series.remote(3)])

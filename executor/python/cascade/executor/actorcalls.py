@@ -58,6 +58,7 @@ class ActorCalls:
         self.agent: str = self._worker.welcome.agent
         self.lines: set[Line] = set()
         self.unheld: deque[Line] = deque()  # whose last handle is gone
+        self._settled = False  # the run has ended well
         self._numbers = itertools.count()
         self._ready: queue.SimpleQueue[Callable[[], Any] | None] | None = None  # for a thread of its own
 
@@ -302,6 +303,7 @@ class ActorCalls:
             lines = [line for line in self.lines if line.goes_on()]
             for line in lines:
                 line.drop()
+            self._settled = True
         if lines:
             self.calls._block(lambda: all(line.has_left() for line in lines), None, direct=True)
 
@@ -309,7 +311,7 @@ class ActorCalls:
         """The run has ended."""
         with self._worker.lock:
             for line in list(self.lines):
-                line.over("the task or program that has called it has ended")
+                line.over("the task or program that has called it has ended", self._settled)
         if self._ready is not None:
             self._ready.put(None)
 

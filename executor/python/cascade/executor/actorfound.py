@@ -57,9 +57,6 @@ class FoundLine(Line):
     def has_left(self) -> bool:
         return self.dead is not None or self._kills is None and super().has_left()
 
-    def over(self, why: str) -> None:
-        self.lost(why)
-
     def lost(self, why: str, cause: m.TaskError | None = None) -> None:
         super().lost(why, cause)
         self._told.set()

@@ -338,10 +338,13 @@ class Line:
         """Whether the process has been sent all that there is. The lock is held."""
         return self.dead is not None or self.link is not None and not (self.link.waits or self._batch or self.queue)
 
-    def over(self, why: str) -> None:
-        """The run has ended: the process does, if no value refers to it. The lock is held."""
+    def over(self, why: str, well: bool) -> None:
+        """The run has ended, and with it the process if no value refers to that. Calls go on if it ended well. The lock is held."""
         if self.shared and self.link is not None:
             self.row = None  # the agent ends it
+        if not well and self.row is None and self.open:
+            self.flush()
+            self._send(codec.encode(m.ActorDrop(calls=[m.ActorName(self.handle, n) for n in self.open], why=why)))
         self.lost(why)
 
     # ---- the end
