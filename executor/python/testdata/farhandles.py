@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -47,6 +48,12 @@ if __name__ == "__main__":
         never = b.asleep.remote()
         never.cancel("enough")
         print("cancelled:", tried(never.result))
+        path = os.path.join(STATE, "sleeps")
+        before, n = b.naps.remote(path), b.add.remote(0).result
+        until(lambda: os.path.exists(path))
+        b._cascade_line.link._socket.shutdown(socket.SHUT_RDWR)  # as when an agent is silent for too long
+        print("the way breaks:", tried(before.result), tried(n))
+        print("and another is found:", b.add.remote(1).result())
         c = cascade.get(there(makes).remote(0))["a"]
         print("killed from here:", cascade.get(c.add.remote(1)), cascade.kill(c, why="from afar"), tried(c.add.remote(1).result))
         print("killed from there:", cascade.get(there(kills).remote(a)))

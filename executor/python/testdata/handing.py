@@ -30,6 +30,10 @@ class Tally:
         while True:
             time.sleep(0.01)
 
+    def naps(self, path):
+        open(path, "w").close()
+        time.sleep(0.2)
+
     def asleep(self):
         time.sleep(0.2)
 

@@ -4,12 +4,14 @@ import gc
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 
 import cascade
 import handing
+from cascade.executor import actorline
 from handing import Box, Tally, adds, found, gone, only_kills, waits
 
 
@@ -109,6 +111,14 @@ def ends(folder):
     until(lambda: os.path.exists(path + "2"))
     cascade.kill(a, why="its maker wants it")
     print("its maker kills it:", tried(waiting.result))
+    a = Tally.remote(0)
+    put, pid = cascade.put([a]), a.pid.remote().result()
+    os.kill(pid, signal.SIGSTOP)
+    actorline._TELLS = 0.1
+    cascade.kill(a, why="it does not answer")
+    print("one that is stopped:", tried(a.add.remote(1).result))
+    actorline._TELLS = 5
+    until(lambda: gone(pid))
     a = Tally.remote(0)
     print("its process dies:", tried(lambda: cascade.get(handing.dies.remote(a))), tried(lambda: cascade.get(a.add.remote(1))))
     put = cascade.put([Tally.remote(0)])

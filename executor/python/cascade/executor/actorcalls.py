@@ -266,6 +266,12 @@ class ActorCalls:
             if line.dead is None:
                 line.died(line.broken())
 
+    def unkilled(self, line: Line, why: str) -> None:
+        """The process of an actor that was killed has not ended in time."""
+        with self._worker.lock:
+            if line.dead is None:
+                line.lost(why)
+
     def tell(self) -> None:
         """Has threads that wait look at what has ended. The lock is held."""
         self._worker.tell()

@@ -17,6 +17,7 @@ from ..wire.direct import DirectLink, dial
 from ..wire.envelope import LinkError
 from . import reach
 from .actorline import NUMBER, ActorState, Line, peer_of
+from .actorlives import RESTARTED
 from .futures import Called, State
 
 FAR = 15.0  # s in which a way to another host is looked for: its agent may be silent for a moment
@@ -33,6 +34,7 @@ class FoundLine(Line):
         self._sought = False
         self._kills: str | None = None  # it is to be killed, and why; that has not left
         self._told = threading.Event()  # what the thread that looks for the process waits for
+        self._cut: list[ActorState] = []  # calls that were open when the way broke, until another is found
 
     def give(self) -> Called:
         with self._of.lock:
@@ -52,14 +54,21 @@ class FoundLine(Line):
             self._end_behind()
 
     def goes_on(self) -> bool:
-        return self.dead is None and (bool(self.open or self.queue) or self._kills is not None)
+        return self.dead is None and (bool(self.open or self.queue or self._cut) or self._kills is not None)
 
     def has_left(self) -> bool:
         return self.dead is not None or self._kills is None and super().has_left()
 
     def lost(self, why: str, cause: m.TaskError | None = None) -> None:
         super().lost(why, cause)
+        self._fail_cut(self.dead)
         self._told.set()
+
+    def _fail_cut(self, error: m.TaskError | None) -> None:
+        cut, self._cut = self._cut, []
+        for state in cut:
+            if state.end is None:
+                self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
 
     def _end_behind(self) -> None:
         if self._kills is not None and self.link is not None:
@@ -69,18 +78,31 @@ class FoundLine(Line):
         super()._end_behind()
 
     def _let_go(self) -> None:
-        if not self.dropped or self.open or self.queue or self._kills is not None or self.dead is not None:
+        if not self.dropped or self.open or self.queue or self._cut or self._kills is not None or self.dead is not None:
             return
         if self.link is not None or not self._sought:
             self.lost("no handle of it is left here")
             self._of.nudge()
 
     def _breaks(self) -> None:
-        """Its process is gone, or the way to it. The agent tells how to the run that has made it."""
-        if self.link is not None:
-            near = self.agent == self._of.agent
-            died, broke = f"its process{peer_of(self.link)} has died", f"the way to it on the host of agent {self.agent} has broken"
-            self.lost(died if near else broke)
+        """Its process is gone, whose end the agent tells to the run that has made it; or the way to it, and another is looked for."""
+        if self.link is None:
+            return
+        if self.dead is not None or self.agent == self._of.agent:
+            self.lost(f"its process{peer_of(self.link)} has died")
+            return
+        self._unlink()
+        self._cut += [state for state in self.open.values() if state is not None]
+        self.open, self._sought = {}, False
+        self._cancelled.clear()
+        self._begin()
+        if self._cut:
+            self._seek()
+
+    def linked(self, link: DirectLink) -> None:
+        why = f"the way to the actor on the host of agent {self.agent} broke while the call was open, which may have run"
+        self._fail_cut(self._of.error(why)._replace(codes=[RESTARTED]))
+        super().linked(link)
 
     # ---- the way to the process
 

@@ -71,8 +71,7 @@ class Line:
         self.starts: Callable[[], Called] | None = None  # has a process started
         self.held: Called | None = None  # the value to which handles in values refer
         self.shared = False  # there are such handles, or were: the actor is others', too
-        self.handle = secrets.randbits(63) + 1
-        self._named = b"\x95\x92" + msgpack.packb(self.handle)  # how the items of its calls begin
+        self._begin()
         self._lives = None if life is None else Lives(life, self._named)
         self._unsent = True  # no link to the process was up
         self.row: Called | None = None  # the call of its process
@@ -82,12 +81,17 @@ class Line:
         self.queue: deque[Pending] = deque()  # of which the first has an argument that is not there
         self._batch: list[bytes] = []
         self._size = 0
-        self._last = 0  # number of a call
         self._cancelled: dict[int, str] = {}  # calls that are open, and why
         self.open: dict[int, ActorState | None] = {}  # None: the actor is made
         self._broken: str | None = None  # its process is gone; what is said when the agent does not tell how
         self._pid = ""
         self._untold: threading.Timer | None = None
+
+    def _begin(self) -> None:
+        """Numbers the calls that follow as those of a line."""
+        self.handle = secrets.randbits(63) + 1
+        self._named = b"\x95\x92" + msgpack.packb(self.handle)  # how the items of its calls begin
+        self._last = 0  # number of a call
 
     def add(self, state: ActorState | None, text: bytes, args: bytes) -> bool:
         """Puts a call behind those before; it tells whether it is to leave at once."""
@@ -258,7 +262,7 @@ class Line:
         """Ends one call: at once where it has not left, or runs whatever becomes of it, else when its process says so."""
         if state.number and not (self._lives is not None and self._lives.life.exact):
             self.flush()
-            if state.number in self.open:
+            if self.open.get(state.number) is state:
                 self._cancelled[state.number] = why
                 self._cancel(state.number, why)
         elif state.end is None:
@@ -320,11 +324,14 @@ class Line:
         """Ends the actor at once; with restart it goes on in another process, if it may. The lock is held."""
         if self.dead is not None:
             return
-        if self.shared and self.link is not None:  # others are told by the process
+        text = f"it was killed: {why}" if why else "it was killed"
+        if self.shared and self.link is not None:  # others are told by the process, if that can
             self.flush()
             self._send(codec.encode(m.ActorDrop(kill=[NUMBER], why=why)))
+            self._untold = threading.Timer(2 * _TELLS, self._of.unkilled, (self, text))
+            self._untold.daemon = True
+            self._untold.start()
             return
-        text = f"it was killed: {why}" if why else "it was killed"
         if restart:
             self.died(text)
         else:
