@@ -1,6 +1,7 @@
 """Handles of actors go between the hosts of two agents, each of which calls the actors of the other. Then one dies."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -31,8 +32,9 @@ if __name__ == "__main__":
     session = cascade.init(state=os.path.join(STATE, "first"), programs=PROGRAMS, cpu=1)
     agent = second(session.cluster.address)
     try:
-        home = cascade.get(here.remote())
-        print("two hosts:", cascade.get(there(here).remote()), home != "second")
+        until(lambda: there(here).remote().exception() is None)  # it is up
+        (home, _), (away, memory) = cascade.get([here.remote(), there(here).remote()])
+        print("two hosts:", away, home != away)
         a = Tally.remote(10)
         print("at another host:", cascade.get(there(adds).remote(a, 3)), cascade.get(a.add.remote(0)))
         back = cascade.get(there(passes).remote(a, 0))
@@ -45,14 +47,17 @@ if __name__ == "__main__":
         large = b.echo.remote(bytes(3 << 20))
         print("3 MiB there and back:", len(large.result()))
         print("a series:", list(b.upto.remote(3)))
-        never = b.asleep.remote()
+        path = os.path.join(STATE, "held")
+        never = b.held.remote(path)
+        until(lambda: os.path.exists(path))
         never.cancel("enough")
         print("cancelled:", tried(never.result))
-        path = os.path.join(STATE, "sleeps")
-        before, n = b.naps.remote(path), b.add.remote(0).result
+        os.unlink(path)
+        before, n = b.held.remote(path), b.add.remote(0).result
         until(lambda: os.path.exists(path))
         b._cascade_line.link._socket.shutdown(socket.SHUT_RDWR)  # as when an agent is silent for too long
         print("the way breaks:", tried(before.result), tried(n))
+        os.unlink(path)
         print("and another is found:", b.add.remote(1).result())
         c = cascade.get(there(makes).remote(0))["a"]
         print("killed from here:", cascade.get(c.add.remote(1)), cascade.kill(c, why="from afar"), tried(c.add.remote(1).result))
@@ -66,3 +71,4 @@ if __name__ == "__main__":
         agent.kill()
         agent.wait()
     cascade.shutdown()
+    shutil.rmtree(memory, ignore_errors=True)
