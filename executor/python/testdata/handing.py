@@ -1,4 +1,4 @@
-"""What is called in the test of handles of actors."""
+"""Classes and functions of the tests of handles of actors."""
 
 import asyncio
 import os

@@ -176,7 +176,7 @@ def beside():
 
 
 def kept(state):
-    """What the agent keeps."""
+    """The calls and values that the agent keeps."""
     cascade.get(handing.mark.remote())
     address = f"ipc://{state}/controller/run/controller.sock"
     out = subprocess.run(["cascade", "memory", "--json", "--to", address], stdout=subprocess.PIPE, check=True, text=True).stdout

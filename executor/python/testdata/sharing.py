@@ -102,7 +102,7 @@ class Story:
         self.host.flush()
 
     def answers(self):
-        """What the links have got."""
+        """The answers that the links have got."""
         for who, link in sorted(self.links.items()):
             while (received := link.receive()) is not None:
                 for e in codec.decode(received[0]).ends:

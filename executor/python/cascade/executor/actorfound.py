@@ -37,10 +37,8 @@ class FoundLine(Line):
         self._cut: list[ActorState] = []  # calls that were open when the way broke, until another is found
 
     def give(self) -> Called:
-        with self._of.lock:
-            if self.held is None:
-                return super().give()  # which says why not
-            return self.held
+        held = self.held
+        return super().give() if held is None else held  # or says why not
 
     def add(self, state: ActorState | None, text: bytes, args: bytes) -> bool:
         due = super().add(state, text, args)

@@ -216,7 +216,7 @@ class ActorHost:
             self._perhaps_over(f"its caller is gone: {e}")
 
     def _queue(self, job: Job) -> None:
-        """Has a call run; before the actor is made it waits. Who finds a handle may be here before the maker."""
+        """Has a call run; before the actor is made it waits: a finder may be here before the maker."""
         if self._made:
             self.runner.take(job)
         elif not job.making:
@@ -278,14 +278,14 @@ class ActorHost:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Ends the method that runs: nobody waits for its answer."""
+        """Ends the method that runs: its answer is for no caller."""
         if not self.runs or self._ends is not None:
             return
-        self._tell_end()
-        self.run.stopped = self.run.stopped or Stopped(m.CANCELLED, self.over)
         self._ends = threading.Timer(LAST_WORDS, os._exit, (1,))
         self._ends.daemon = True
         self._ends.start()
+        self._tell_end()
+        self.run.stopped = self.run.stopped or Stopped(m.CANCELLED, self.over)
 
     def _free(self, message: m.ActorFreed) -> None:
         """No value refers to it any more, and no task that has found a handle in one."""

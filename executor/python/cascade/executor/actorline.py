@@ -156,7 +156,7 @@ class Line:
             self.linked(link)
 
     def _caller(self) -> str:
-        """What this end of a link is called."""
+        """The name of this end of a link."""
         return f"caller-{os.getpid()}-{id(self):x}"
 
     def linked(self, link: DirectLink) -> None:
