@@ -217,8 +217,7 @@ class Worker:
 
     def error(self, run: Run, kind: int, message: str, codes: Any = (), stack: str = "") -> m.TaskError:
         """An error with who and where. People see which try an attempt is: its lower half."""
-        w = self.welcome
-        tail = self.logs.tail() if run is self.current else b""
+        w, tail = self.welcome, self.logs.tail() if run is self.current else b""
         message, stack = _clip(self.code.named(message)), _clip(self.code.named(stack))
         return m.TaskError(kind, message, codes, stack, run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail)
 
