@@ -4,6 +4,7 @@ package python_test
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -34,13 +35,23 @@ func TestPythonActorTwoDeaths(t *testing.T) {
 	same(t, "testdata/twodeaths.golden", prints(t, "testdata", env, python, "twodeaths.py"))
 }
 
-// The helper of an actor's process takes calls, and the end, at each moment at which the main thread is about to wait.
+// The helper of an actor's process takes calls, and the end, at each moment at which the main thread is about to wait. Behind a kill
+// no call runs.
 func TestActorNaps(t *testing.T) {
 	pyenv.Python(t)
 	python, env := interpreter(t)
-	if out, want := prints(t, "testdata", env, python, "naps.py"), "1001 orders end with 11\n"; out != want {
+	const want = "3060 orders end with 11\n2300 orders end with 0 5 6\n"
+	if out := prints(t, "testdata", env, python, "naps.py"); out != want {
 		t.Errorf("printed %s, want %s", out, want)
 	}
+}
+
+// The process of an actor of which several have handles: what they are answered when one comes before its maker, leaves, breaks off
+// or kills it, and the step at which it ends, are the golden file.
+func TestActorSharing(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/sharing.golden", prints(t, "testdata", env, python, "sharing.py"))
 }
 
 // An actor ends when its process dies, when it is killed, with its last handle, its caller, the program and the agent; each
@@ -49,6 +60,26 @@ func TestPythonActorsEnd(t *testing.T) {
 	pyenv.Python(t)
 	python, env := interpreter(t)
 	same(t, "testdata/actorends.golden", prints(t, "testdata", env, python, "actorends.py", programs(t), t.TempDir()))
+}
+
+// Handles of actors go to tasks as arguments, within values and as results: the calls of those that find one, what ends the
+// actor, what is refused, and that nothing is left are the golden file.
+func TestPythonActorHandles(t *testing.T) {
+	pyenv.Python(t)
+	dir := programs(t)
+	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	python, env := interpreter(t)
+	same(t, "testdata/handles.golden", prints(t, "testdata", env, python, "handles.py", dir, t.TempDir()))
+}
+
+// Handles of actors go between two hosts, each of which calls the actors of the other, by way of the agents: many calls beside each
+// other, large ones, a series, kills from afar, and the death of a host are the golden file.
+func TestPythonActorHandlesFar(t *testing.T) {
+	pyenv.Python(t)
+	python, env := interpreter(t)
+	same(t, "testdata/farhandles.golden", prints(t, "testdata", env, python, "farhandles.py", programs(t), t.TempDir()))
 }
 
 // The example of actors prints what its README says.
@@ -86,7 +117,7 @@ func TestActorDocs(t *testing.T) {
 	dir := t.TempDir()
 	names := write(t, page, dir)
 	said := strings.Split(string(text), "\n```text\n")[1:]
-	if len(names) != 3 || len(said) != len(names) {
+	if len(names) != 4 || len(said) != len(names) {
 		t.Fatalf("the page has %v, and says %d times what they print", names, len(said))
 	}
 	python, env := interpreter(t)

@@ -3,6 +3,7 @@
 package python_test
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -21,19 +22,21 @@ func TestFuturesInValues(t *testing.T) {
 	program(t, "refs", dir, filepath.Join(t.TempDir(), "state"))
 }
 
-// The results of a task of a graph outlive its calls: a future in one of them is refused.
+// The results of a task of a graph outlive its calls: a future, or the handle of an actor, in one of them is refused.
 func TestFutureInResultOfGraph(t *testing.T) {
 	pyenv.Python(t)
 	c := cascadetest.Start(t)
-	job := submitText(t, c, "testdata/job", []byte(`job: leaks
+	for _, run := range []string{"futures.leaks, with: {n: 3}", "futures.leaks_actor"} {
+		job := submitText(t, c, "testdata/job", fmt.Appendf(nil, `job: leaks
 environments:
   py: {python: {pip: [numpy]}, working_dir: .}
 tasks:
-  leaks: {run: "py:futures.leaks", with: {n: 3}, out: [said]}
+  leaks: {run: py:%s, out: [said]}
 outputs: [leaks.said]
-`))
-	const want = "leaks failed: error: it returned a future or the handle of an actor, which only a task may that another task or a session has called\n"
-	if got := outcome(t, c, job); got != want {
-		t.Errorf("got %s, want %s", got, want)
+`, run))
+		const want = "leaks failed: error: it returned a future or the handle of an actor, which only a task may that another task or a session has called\n"
+		if got := outcome(t, c, job); got != want {
+			t.Errorf("%s: got %s, want %s", run, got, want)
+		}
 	}
 }

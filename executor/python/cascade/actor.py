@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import checks, context
 from .calling import RAY, called_by_name, code, finds_by_name, importable, opened, place
-from .context import Options
-from .executor.actorcalls import Line, Making, Method
+from .checks import TypeMismatch
+from .context import Handle, Options
+from .executor.actorcalls import Making
+from .executor.actorline import Line, Method
 from .executor.actorlives import FOREVER, Life
-from .executor.targets import Coded, Target
+from .executor.targets import Coded, Target, coded
 
 if TYPE_CHECKING:
     from .executor.calls import Calls
@@ -148,6 +150,11 @@ class _Core:
             raise ValueError(f"actor {self.name}: its state is saved between its calls, one after another: {why}")
         return Making(target.name, target, target.name + ("?" + "&".join(said) if said else ""), target.coded, life)
 
+    def given(self) -> tuple[str, str, str, bytes]:
+        """The class as handles in values have it: its module, its name there, and of one that goes by value the code."""
+        of, coded = self._of, self._made[1].coded or self.coded
+        return of.__module__, of.__qualname__, coded.key if coded else "", coded.data if coded else b""
+
     def method(self, name: str) -> Method:
         """A method by its name."""
         found = self._methods.get(name)
@@ -223,8 +230,25 @@ class ActorMethod:
         return f"<method {self._method.name} of an actor>"
 
 
-class ActorHandle:
-    """An actor. When no handle of it is left it ends, behind the calls that were made."""
+def _of_code(module: str, path: str, key: str, data: bytes) -> ActorClass:
+    """The class of a handle that was found in a value."""
+    if not key:
+        return _named(module, path, Options(), ActorOptions())
+    from . import byvalue
+
+    made = ActorClass(byvalue.function(f"{module}.{path}", key, lambda: data), Options(), ActorOptions())  # type: ignore[arg-type]
+    made._core.coded = coded(data, key)
+    return made
+
+
+def _found(module: str, path: str, key: str, data: bytes, agent: str, held: Any) -> ActorHandle:
+    """The handle that was found in a value, which refers to what is held."""
+    core, calls = _of_code(module, path, key, data)._core, held.calls
+    return ActorHandle(calls, calls.of_actors().found(f"{module}.{path}", agent, held), core)
+
+
+class ActorHandle(Handle):
+    """An actor. When no handle of it is left, with any task or in a value, it ends behind the calls that were made."""
 
     def __init__(self, calls: Any, line: Line, core: _Core) -> None:
         self._cascade_calls, self._cascade_line, self._cascade_core = calls, line, core
@@ -239,9 +263,21 @@ class ActorHandle:
         return [n for n, _ in inspect.getmembers(self._cascade_core._of.__cascade_function__, callable) if not n.startswith("_")]
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            f"the handle of actor {self._cascade_core.name} cannot be passed on yet: only the task or program that made it calls it"
+        raise TypeMismatch(
+            f"there is a handle of actor {self._cascade_core.name} in it, which methods of actors neither take nor return, and "
+            "which neither code nor graphs can have: pass it as an argument to a task, return it from one, or put it"
         )
+
+    def _cascade_given(self) -> Any:
+        host: Any = context._host
+        calls, core = self._cascade_calls, self._cascade_core
+        if host is None or host.own_calls(f"give away a handle of actor {core.name}") is not calls:
+            raise TypeMismatch(
+                f"there is a handle of actor {core.name} in it, of another task or of a session that has ended: "
+                "return it from there, or pass it as an argument"
+            )
+        line = self._cascade_line
+        return _found, (*core.given(), line.agent, line.give())
 
     def __repr__(self) -> str:
         dead = self._cascade_line.dead

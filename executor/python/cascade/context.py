@@ -114,6 +114,14 @@ class RemoteTraceback(Exception):
         return screen.text(super().__str__())
 
 
+class Handle:
+    """The handle of an actor, as a part of values."""
+
+    def _cascade_given(self) -> Any:
+        """How it is made of what a value has in its place."""
+        raise NotImplementedError
+
+
 class Future:
     """What a called function returns, a value that was put, or an input of the task.
 

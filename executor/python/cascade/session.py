@@ -26,6 +26,7 @@ from . import __version__, context
 from .bars import Builds
 from .checks import listed, texts
 from .client import Cluster, connect, local
+from .executor import reach
 from .executor.calls import Calls
 from .executor.code import OWN, Code
 from .executor.outputs import Memory
@@ -198,6 +199,8 @@ class Session:
             case m.Log():
                 if self._prints is not None:
                     self._prints(message)
+            case m.Reached():
+                reach.told(message)
             case m.Segment() | m.Lease():
                 self.memory.told(message)
             case m.Kind():

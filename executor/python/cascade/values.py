@@ -30,7 +30,7 @@ import msgpack
 
 from . import labelled, references
 from .checks import TypeMismatch as TypeMismatch
-from .context import Future
+from .context import CallFailed, Future, Handle
 from .references import Found
 from .sets import ordered
 
@@ -332,6 +332,8 @@ class _Pickler(pickle.Pickler):
             self.from_device.append(held)
         if self._found is not None and isinstance(value, Future):
             return references.referred, (self._found.place(value),)
+        if self._found is not None and isinstance(value, Handle):
+            return value._cascade_given()
         if not _is_own(value):
             return NotImplemented
         try:
@@ -353,6 +355,8 @@ def _pickled(value: Any, found: Found | None = None) -> Encoded:
     pickler = _Pickler(stream, buffers, found)
     try:
         pickler.dump(ordered(value))
+    except (TypeMismatch, CallFailed):  # of a handle in it
+        raise
     except Exception as e:
         raise TypeMismatch(
             f"a value of type {type(value).__qualname__} cannot be sent to another process: {e}. Return bytes, text, "
@@ -431,6 +435,8 @@ class _Duplicator(pickle.Pickler):
     def persistent_id(self, value: Any) -> int | None:
         if isinstance(value, Future):
             raise TypeMismatch("there is a future in it, and tasks of a graph have none of each other")
+        if isinstance(value, Handle):
+            raise TypeMismatch("there is a handle of an actor in it, and tasks of a graph have none of each other")
         if on_device(value) is None and not _is_own(value):
             return None
         self.left.append(value)

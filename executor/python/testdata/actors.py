@@ -231,7 +231,7 @@ def errors():
     for do in (
         lambda: log.ad, lambda: log.add.remote(), lambda: log.add(1), lambda: Log.remote(least=1), lambda: Log.options(name="a"),
         lambda: Log.options(max_restart=1), lambda: Log.options(max_restarts=-2), lambda: Log.options(max_concurrency=0),
-        lambda: cascade.get_actor("a"), lambda: double.remote([log]), lambda: cascade.exit_actor(), lambda: cascade.kill(3),
+        lambda: cascade.get_actor("a"), lambda: log.add.remote([log]), lambda: cascade.exit_actor(), lambda: cascade.kill(3),
     ):  # fmt: skip
         print("refused", tried(do))
     ends = [log.add.remote(1), log.leaves.remote(), log.add.remote(2)]

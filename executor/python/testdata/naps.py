@@ -1,5 +1,6 @@
 """An actor is about to wait when the helper of its process takes a call or the end: whatever the order, nothing is left behind."""
 
+import contextlib
 import itertools
 import os
 import tempfile
@@ -11,6 +12,7 @@ import msgpack
 
 from cascade.executor.actorcalls import packed
 from cascade.executor.actorhost import ActorHost
+from cascade.executor.queue import Stopped
 from cascade.wire import codec
 from cascade.wire import messages as m
 from cascade.wire.direct import Watch, dial
@@ -32,6 +34,8 @@ class Lock:
         self.lock, self.moment, self.depth = threading.RLock(), moment, 0
 
     def __enter__(self):
+        if self.depth == 0:
+            self.moment()
         self.lock.acquire()
         self.depth += 1
 
@@ -60,14 +64,24 @@ def calls(*items):
     return codec.encode(m.ActorCalls([m.ActorCall(m.ActorName(1, n), 1, c, f, args) for n, c, f, args in given]))
 
 
-def lives(when):
+ENDS = [
+    calls((1, "naps.Counter", "", 5)),
+    calls((2, "", "add", 1), (3, "", "add", 2)),
+    calls((4, "", "add", 3)),
+    codec.encode(m.ActorDrop(handles=[1], why="no handle of it is left")),
+]
+KILLED = [calls((1, "naps.Counter", "", 5), (2, "", "add", 1)), codec.encode(m.ActorDrop([1], why="enough")), calls((3, "", "add", 100))]
+
+
+def check(run):
+    """Is called between methods."""
+    if run.stopped is not None:
+        raise run.stopped
+
+
+def lives(when, messages):
     """The life of an actor whose caller sends its messages at these moments."""
-    messages = deque([
-        calls((1, "naps.Counter", "", 5)),
-        calls((2, "", "add", 1), (3, "", "add", 2)),
-        calls((4, "", "add", 3)),
-        codec.encode(m.ActorDrop(handles=[1], why="no handle of it is left")),
-    ])  # fmt: skip
+    messages = deque(messages)
     at, busy, performed = itertools.count(1), False, []
 
     def moment(waits=False):
@@ -76,9 +90,10 @@ def lives(when):
             return
         busy = True
         now = next(at)
-        if messages and (waits or now >= when[len(when) - len(messages)]):
+        due = sum(n <= now for n in when[len(when) - len(messages) :]) or (1 if messages and waits else 0)
+        for _ in range(due):
             caller.send(messages.popleft())
-        elif waits and not host.watch.wait(0):
+        if not due and waits and not host.watch.wait(0):
             raise SystemExit(f"hangs: sent at {when}, performed {performed}")
         if not waits:
             host.beside()
@@ -87,20 +102,22 @@ def lives(when):
     with tempfile.TemporaryDirectory() as scratch:
         worker = SimpleNamespace(
             welcome=m.Welcome(scratch=scratch, agent="a"), lock=Lock(moment), woken=os.eventfd(0, os.EFD_NONBLOCK),
-            beside=None, naps=False, check=lambda run: None, inside=lambda f, *args: performed.append(1) or f(*args),
+            beside=None, naps=False, check=check, inside=lambda f, *args: performed.append(1) or f(*args),
         )  # fmt: skip
         busy = True
         host = ActorHost(worker, SimpleNamespace(stopped=None))
         host.watch.__class__, host.watch.moment = Waits, moment
         caller = dial("ipc://" + host.path, "an actor", "caller")
         busy = False
-        host.live()
+        with contextlib.suppress(Stopped):
+            host.live()
         host.close()
         caller.abandon()
         os.close(worker.woken)
-    return host.actor.n
+    return host.actor.n if host.actor else 0
 
 
 if __name__ == "__main__":
-    results = [lives(when) for when in itertools.combinations_with_replacement(range(1, 12), 4)]
-    print(len(results), "orders end with", *sorted(set(results)))
+    for messages, most in (ENDS, 16), (KILLED, 24):
+        results = [lives(when, messages) for when in itertools.combinations_with_replacement(range(1, most), len(messages))]
+        print(len(results), "orders end with", *sorted(set(results)))

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import queue
-import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -22,35 +20,21 @@ from typing import Any, NamedTuple
 import msgpack
 
 from .. import context
+from ..checks import TypeMismatch
 from ..context import CallFailed, Future, Options, strand
-from ..values import decode
-from ..wire import codec
 from ..wire import messages as m
-from ..wire.direct import DirectLink, dial
-from ..wire.envelope import LinkError
 from ..wire.text import ERRORS
-from .actorlives import RESTARTED, Life, Lives
+from .actorfound import FoundLine
+from .actorline import ActorState, Line, Method, Pending
+from .actorlives import Life
 from .described import MOST_BYTES, ByCode, described
-from .futures import Called, Element, InputFuture, State
+from .futures import Called, Element, InputFuture
 from .raised import DEAD
 from .targets import Coded, Target
 
 SERVE = "cascade.actors."  # what the process of an actor runs, before the name of its class
 STRAND = (1 << 64) - 1  # of calls of actors
 PROCESSES = STRAND - 1  # of the calls of their processes
-_TELLS = 5.0  # s in which the agent tells how a process ended
-_FULL, _MANY = 64 << 10, 1000  # bytes and calls of a message that leaves at once
-_HEAD = msgpack.packb(codec.NUMBERS[m.ActorCalls])
-
-
-class Method(NamedTuple):
-    """A method of a class as callers know it."""
-
-    name: str  # CLASS.METHOD
-    target: Target
-    returns: int
-    group: str  # of those that run beside others
-    text: str  # what messages call it, without the names of arguments
 
 
 class Making(NamedTuple):
@@ -63,261 +47,6 @@ class Making(NamedTuple):
     life: Life | None = None  # it may be restarted
 
 
-class ActorState(State):
-    """A call of a method."""
-
-    __slots__ = ("line", "number")
-    direct = True
-
-    def __init__(self, ref: m.CallRef, line: Line, method: Method, returns: int) -> None:
-        super().__init__(ref, method.name, method.target, None, returns)
-        self.line, self.number = line, 0  # the number is 0 until it has left
-
-
-class Pending:
-    """A call behind an argument that is not there yet."""
-
-    __slots__ = ("args", "left", "state", "text")
-
-    def __init__(self, state: ActorState | None, text: bytes, args: list[Any], left: int) -> None:
-        self.state, self.text, self.args, self.left = state, text, args, left
-
-
-class Line:
-    """One actor: the line of its calls. The lock of the run's process guards it."""
-
-    def __init__(self, of: ActorCalls, name: str, starts: Callable[[], Called], life: Life | None) -> None:
-        """starts has a process started."""
-        self._of, self.name, self.starts = of, name, starts
-        self.handle = secrets.randbits(63) + 1
-        self._named = b"\x95\x92" + msgpack.packb(self.handle)  # how the items of its calls begin
-        self._lives = None if life is None else Lives(life, self._named)
-        self._unsent = True  # no link to the process was up
-        self.row: Called | None = None  # the call of its process
-        self.link: DirectLink | None = None
-        self.dead: m.TaskError | None = None  # it has ended, and why
-        self.dropped = False  # no handle is left
-        self.queue: deque[Pending] = deque()  # of which the first has an argument that is not there
-        self._batch: list[bytes] = []
-        self._size = 0
-        self._last = 0  # number of a call
-        self._cancelled: dict[int, str] = {}  # calls that are open, and why
-        self.open: dict[int, ActorState | None] = {}  # None: the actor is made
-        self._broken: str | None = None  # its process is gone; what is said when the agent does not tell how
-        self._pid = ""
-        self._untold: threading.Timer | None = None
-
-    def add(self, state: ActorState | None, text: bytes, args: bytes) -> bool:
-        """Puts a call behind those before; it tells whether it is to leave at once."""
-        if self.dead is not None:
-            if state is not None:
-                self._of.calls.ended(state, m.CallEnd(state.ref, error=self.dead))
-            return False
-        self._last += 1
-        if state is not None:
-            state.number = self._last
-        self.open[self._last] = state
-        item = b"".join((self._named, msgpack.packb(self._last), b"\x01", text, args))
-        if self._lives is not None:
-            item = self._lives.sends(self._last, item, text + args if state is None else None)
-        self._batch.append(item)
-        self._size += len(args)
-        return len(self.open) == 1 or self._size >= _FULL or len(self._batch) >= _MANY
-
-    def flush(self) -> None:
-        """Sends the calls that were made."""
-        if self.link is None or not self._batch:
-            return
-        items, self._batch, self._size = self._batch, [], 0
-        self._send(b"".join((b"\x92", _HEAD, b"\x92\xdd", len(items).to_bytes(4, "big"), *items, b"\x90")))
-
-    def _send(self, message: bytes) -> None:
-        if self.link is None:
-            return
-        try:
-            self.link.send(message)
-        except LinkError as e:
-            self.died(str(e))
-            return
-        self._of.watch.look(self.link)
-
-    def came(self) -> None:
-        """The agent has told something of its process: where it is, or that it has ended."""
-        row = self.row
-        if row is None or self.dead is not None:
-            return
-        end, elements = row.state.end, row.state.elements
-        if end is not None and end.error is not None and self.link is not None:
-            self._receive()  # what it had answered before counts
-            if self.dead is not None or self.row is not row:  # its link has broken meanwhile
-                return
-        if end is not None and self._broken is not None:
-            self.died(self._broken if end.error is None else self._death(end.error), end.error)
-        elif end is not None and (self.link is None or end.error is not None):
-            why = "its process has ended" if end.error is None else self._death(end.error)
-            died = end.error is None or not self._unsent or end.error.kind in (m.CRASH, m.MEMORY)
-            (self.died if died else self.lost)(why if self.link is not None else f"its process did not start: {why}", end.error)
-        elif self._broken is not None:
-            return
-        elif self.link is None and elements:
-            d = elements[0]
-            try:
-                address = decode(d.codec, d.dtype, d.shape, d.place.bytes, str)
-                self.link = dial(address, f"actor {self.name}", f"caller-{os.getpid()}-{id(self):x}")
-            except (LinkError, OSError, ValueError) as e:
-                self.lost(str(e))
-                return
-            self._unsent = False
-            self._of.watch.add(self.link, self._receive)
-            self.flush()
-            for number, why in list(self._cancelled.items()):  # the process before knew of it, or none
-                self._cancel(number, why)
-            self._end_behind()
-
-    def _receive(self) -> None:
-        """Takes what has come from its process."""
-        assert self.link is not None
-        try:
-            while self.link is not None and (received := self.link.receive()) is not None:
-                message = codec.decode(received[0])
-                if not isinstance(message, m.ActorEnds):
-                    raise LinkError(f"its process sent {type(message).__name__}")
-                for e in message.ends:
-                    self._ended(e)
-            if self.link is not None and self.link.closed_by_peer is not None:
-                self.died("its process has ended")
-        except (LinkError, ValueError):
-            self._breaks()
-
-    def _breaks(self) -> None:
-        """Its process is gone. The agent, whose child that was, tells how it ended, before calls fail."""
-        link, self.link = self.link, None
-        if link is None:
-            return
-        if self.dead is not None:  # it was to end
-            self._of.watch.remove(link)
-            link.abandon()
-            self.lost("its process has ended")
-            return
-        self._pid = _of(link)
-        self._broken = f"its process{self._pid} has died"
-        self._of.watch.remove(link)
-        link.abandon()
-        self._untold = threading.Timer(_TELLS, self._of.untold, (self,))
-        self._untold.daemon = True
-        self._untold.start()
-        self.came()  # it may have told already
-
-    def broken(self) -> str:
-        """What is said of a process that is gone."""
-        return self._broken or "its process has ended"
-
-    def _death(self, error: m.TaskError) -> str:
-        """How its process ended."""
-        if error.kind != m.CRASH:
-            return error.message
-        pid = _of(self.link) or self._pid
-        before, _, how = error.message.partition(": ")
-        if before != "its executor died":
-            return f"its process{pid} was ended: {how or before}"
-        hint = ": by a user, or by the kernel when memory was short" if error.signal == "SIGKILL" else ""
-        return f"its process{pid} {'was ' if error.signal else ''}{how}{hint}"
-
-    def _ended(self, e: m.ActorEnd) -> None:
-        n = e.name.number
-        if n == 0:
-            self.dead = e.error or self._of.error("the actor has ended")
-            return
-        state = self.open.get(n)
-        if e.outputs and e.outputs[0].ref.element:
-            if state is not None:  # a call that runs again yields again what is known
-                known = len(state.elements)
-                state.elements.extend(d._replace(ref=m.Ref(0, 0, d.ref.element - 1)) for d in e.outputs if d.ref.element > known)
-            return
-        self.open.pop(n, None)
-        self._cancelled.pop(n, None)
-        if self._lives is not None:
-            self._lives.answered(n, None if e.state is None else e.state.bytes)
-        if state is not None and state.end is None:
-            outputs = e.outputs
-            if len(outputs) > 1:
-                outputs = [d._replace(ref=m.Ref(0, i)) for i, d in enumerate(outputs)]
-            self._of.calls.ended(state, m.CallEnd(state.ref, outputs, e.error))
-
-    def drop(self) -> None:
-        """No handle is left: it ends behind the calls that were made."""
-        self.dropped = True
-        self._end_behind()
-
-    def _end_behind(self) -> None:
-        if self.dropped and not self.queue and self.link is not None and self.dead is None:
-            self.flush()
-            self._send(codec.encode(m.ActorDrop(handles=[self.handle], why="no handle of it is left")))
-
-    def cancel(self, state: ActorState, why: str) -> None:
-        """Ends one call: at once where it has not left, or runs whatever becomes of it, else when its process says so."""
-        if state.number and not (self._lives is not None and self._lives.life.exact):
-            self.flush()
-            if state.number in self.open:
-                self._cancelled[state.number] = why
-                self._cancel(state.number, why)
-        elif state.end is None:
-            error = m.TaskError(m.CANCELLED, why, task=state.name)
-            self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
-            self._of.tell()
-
-    def _cancel(self, number: int, why: str) -> None:
-        self._send(codec.encode(m.ActorDrop(calls=[m.ActorName(self.handle, number)], why=why)))
-
-    def died(self, why: str, cause: m.TaskError | None = None) -> None:
-        """Its process is gone: it is restarted, if it may be."""
-        lives = self._lives
-        if lives is None or self.dead is not None or self.dropped and not self.open and not self.queue:
-            self.lost(why, cause)
-            return
-        if not lives.may():
-            self.lost(why + lives.spent(), cause)
-            return
-        self._unlink()
-        again = lives.again(self.open, self._last, self._unsent)
-        error = self._of.error(f"the actor was restarted while the call was open, which may have run: {why}")
-        for n in again.failed:
-            state = self.open.pop(n)
-            self._cancelled.pop(n, None)
-            if state is not None and state.end is None:
-                self._of.calls.ended(state, m.CallEnd(state.ref, error=error._replace(codes=[RESTARTED])))
-        for n in [n for n, state in self.open.items() if state is None]:
-            del self.open[n]
-        self.open[again.making] = None
-        self._batch, self._unsent = again.items, True
-        self._of.restart(self, why)
-        self._of.tell()
-
-    def _unlink(self) -> None:
-        if self._untold is not None:
-            self._untold.cancel()
-        self._untold = self._broken = None
-        link, self.link = self.link, None
-        if link is not None:
-            self._of.watch.remove(link)
-            link.abandon()
-        self._batch.clear()
-        self._size = 0
-
-    def lost(self, why: str, cause: m.TaskError | None = None) -> None:
-        """It has ended, or is to: all calls that have not ended fail."""
-        error = self.dead if self.dead is not None and cause is None else self._of.error(why, cause)
-        self.dead = error
-        self._unlink()
-        opened, self.open = self.open, {}
-        for state in (*opened.values(), *(p.state for p in self.queue)):
-            if state is not None and state.end is None:
-                self._of.calls.ended(state, m.CallEnd(state.ref, error=error))
-        self.queue.clear()
-        self._of.forget(self, why)
-        self._of.tell()
-
-
 class ActorCalls:
     """The actors of one run, and what it calls of them."""
 
@@ -325,9 +54,11 @@ class ActorCalls:
         """calls are those of the run, calls.Calls."""
         self.calls = calls
         self._worker = calls.host
-        self.watch = self._worker.watch
+        self.watch, self.lock, self.making = self._worker.watch, self._worker.lock, calls._memory.making
+        self.agent: str = self._worker.welcome.agent
         self.lines: set[Line] = set()
         self.unheld: deque[Line] = deque()  # whose last handle is gone
+        self._settled = False  # the run has ended well
         self._numbers = itertools.count()
         self._ready: queue.SimpleQueue[Callable[[], Any] | None] | None = None  # for a thread of its own
 
@@ -351,7 +82,8 @@ class ActorCalls:
             finally:
                 context._strand.reset(token)
 
-        line = Line(self, making.name, starts, making.life)
+        line = Line(self, making.name, making.life)
+        line.starts = starts
         row = starts()
         text = _text(making.text, named)
         body = [*args, *named.values()]
@@ -361,6 +93,13 @@ class ActorCalls:
             self.lines.add(line)
             self._send(line, None, b"".join((msgpack.packb(text), b"\xa0")), body, making.coded)
             line.came()
+        return line
+
+    def found(self, name: str, agent: str, held: Called) -> Line:
+        """The line of a handle that was found in a value, of an actor on the host of an agent."""
+        with self._worker.lock:
+            line = FoundLine(self, name, agent, held)
+            self.lines.add(line)
         return line
 
     def call(self, line: Line, method: Method, returns: int, text: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -463,6 +202,7 @@ class ActorCalls:
         self._end_row(line, why)
 
         def starts() -> None:
+            assert line.starts is not None
             row = line.starts()
             with self._worker.lock:
                 line.row = row
@@ -506,19 +246,17 @@ class ActorCalls:
 
     def flush(self) -> None:
         """Sends what was called, and ends actors of which no handle is left. The lock is held."""
-        for line in self.lines:
+        for line in tuple(self.lines):
             line.flush()
         while self.unheld:
             self.unheld.popleft().drop()
 
     def kill(self, line: Line, why: str, restart: bool) -> None:
         """Ends an actor at once, with its process, or just that."""
-        why = f"it was killed: {why}" if why else "it was killed"
 
         def kill() -> None:
             with self._worker.lock:
-                if line.dead is None:
-                    (line.died if restart else line.lost)(why)
+                line.kill(why, restart)
 
         self.calls._mine(f"kill {line.name}", kill)
 
@@ -528,9 +266,19 @@ class ActorCalls:
             if line.dead is None:
                 line.died(line.broken())
 
+    def unkilled(self, line: Line, why: str) -> None:
+        """The process of an actor that was killed has not ended in time."""
+        with self._worker.lock:
+            if line.dead is None:
+                line.lost(why)
+
     def tell(self) -> None:
         """Has threads that wait look at what has ended. The lock is held."""
         self._worker.tell()
+
+    def nudge(self) -> None:
+        """Has what was let go told to the agent."""
+        self._worker.nudge()
 
     def forget(self, line: Line, why: str) -> None:
         """An actor has ended: its process does. The lock is held."""
@@ -555,26 +303,34 @@ class ActorCalls:
         codes = [*(() if cause is None else cause.codes), DEAD]
         return m.TaskError(kind, why, codes, "" if cause is None else cause.stack, agent=self._worker.welcome.agent)
 
+    def settle(self) -> None:
+        """Waits, before a run ends well, for those processes whose actors may go on without it: they learn of what was called."""
+        with self._worker.lock:
+            lines = [line for line in self.lines if line.goes_on()]
+            for line in lines:
+                line.drop()
+            self._settled = True
+        if lines:
+            self.calls._block(lambda: all(line.has_left() for line in lines), None, direct=True)
+
     def end(self) -> None:
         """The run has ended."""
         with self._worker.lock:
             for line in list(self.lines):
-                line.lost("the task or program that made it has ended")
+                line.over("the task or program that has called it has ended", self._settled)
         if self._ready is not None:
             self._ready.put(None)
-
-
-def _of(link: DirectLink | None) -> str:
-    """The number of the process at the other end, for people."""
-    return f" ({link.pid})" if link is not None and link.pid else ""
 
 
 def packed(name: str, args: Sequence[Any]) -> bytes:
     """The arguments of a call as they stand in its message."""
     out = [bytes((0x90 | len(args),)) if len(args) < 16 else b"\xdc" + len(args).to_bytes(2, "big")]
     size = 0
-    for value in args:
-        d = described(value)
+    for i, value in enumerate(args, 1):
+        try:
+            d = described(value)
+        except TypeMismatch as e:
+            raise TypeMismatch(f"argument {i} of a call of {name}: {e}") from None
         size += d[5]
         out.append(msgpack.packb(d, unicode_errors=ERRORS))
     if size > MOST_BYTES:

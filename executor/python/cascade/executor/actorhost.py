@@ -15,6 +15,8 @@ import contextlib
 import functools
 import inspect
 import os
+import socket
+import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
@@ -27,15 +29,16 @@ from ..checks import is_async
 from ..values import decode, hints_of
 from ..wire import codec
 from ..wire import messages as m
-from ..wire.direct import DirectLink, Watch, answer, listen
+from ..wire.direct import DirectLink, Watch, accept, answer, listen
 from ..wire.envelope import LinkError
 from ..wire.text import ERRORS
+from . import reach
 from .actorruns import Exit, Job, Loop, Serial, Threads
 from .actorstate import Saves, restored
 from .described import MOST_BYTES, described
 from .functions import SetupError, refuse_lazy, resolve, split
 from .outcome import KindError, failure
-from .queue import Run
+from .queue import Run, Stopped
 from .raised import DEAD
 
 if TYPE_CHECKING:
@@ -45,7 +48,8 @@ QUICK = 100_000  # ns: the answer of a method that takes less may wait for that 
 MANY = 100  # answers in one message, about
 _HEAD = msgpack.packb(codec.NUMBERS[m.ActorEnds])
 CALLS, DROP = codec.NUMBERS[m.ActorCalls], codec.NUMBERS[m.ActorDrop]
-LAST_WORDS = 5.0  # s for a caller to take the last answers
+LAST_WORDS = 5.0  # s for a caller to take the last answers, and for a method to end when its actor is killed
+MAKER_DUE = 5.0  # s for the maker of an actor that another task has called before
 
 
 class Said:
@@ -109,6 +113,14 @@ class ActorHost:
         self._count = 0  # of them
         self._process = os.getpid()
         self._links: set[DirectLink] = set()
+        self._coming: set[socket.socket] = set()  # of callers that have not begun
+        self._made = False  # its maker has told of it
+        self._early: list[Job] = []  # calls that have come before that
+        self._awaits: threading.Timer | None = None  # how long they wait for it
+        self._doomed: str | None = None  # it is to be killed when it is made
+        self.runs = False  # a method, in the main thread
+        self._shared = self._freed = False  # values refer to it, or did
+        self._ends: threading.Timer | None = None  # of a method that goes on when it was killed
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)  # of an actor that was in this process before
         self._listener = listen(self.path)
@@ -118,7 +130,7 @@ class ActorHost:
 
     def live(self) -> None:
         """Runs the actor until it ends."""
-        self.worker.beside = self.beside
+        self.worker.beside, self.worker.freed = self.beside, self._free
         try:
             before = None
             while before is not self.runner:  # the constructor may have chosen another
@@ -131,7 +143,12 @@ class ActorHost:
     def close(self) -> None:
         """Ends the links."""
         with self.worker.lock:
-            self.worker.beside = None
+            self.worker.beside, self.worker.freed = None, repr
+            for timer in (self._awaits, self._ends):
+                if timer is not None:
+                    timer.cancel()
+            for sock in self._coming:
+                sock.close()
             for link in list(self._links):
                 self._gone(link)
             self._listener.close()
@@ -161,13 +178,20 @@ class ActorHost:
             os.eventfd_read(self.worker.woken)
 
     def _accept(self) -> None:
+        sock = accept(self._listener)
+        if sock is not None:  # one of another host may take its time
+            self._coming.add(sock)
+            self.watch.also(sock.fileno(), lambda: self._greet(sock))
+
+    def _greet(self, sock: socket.socket) -> None:
+        self._coming.discard(sock)
+        self.watch.forget(sock.fileno())
         try:
-            link = answer(self._listener, f"actor-{os.getpid()}")
+            link = answer(sock, f"actor-{os.getpid()}")
         except LinkError:  # one that is no caller
             return
-        if link is not None:
-            self._links.add(link)
-            self.watch.add(link, lambda: self._take(link))
+        self._links.add(link)
+        self.watch.add(link, lambda: self._take(link))
 
     def _take(self, link: DirectLink) -> None:
         """Takes what came over a link."""
@@ -179,7 +203,7 @@ class ActorHost:
                         self._lines[name[0]] = link
                         job = Job(link, tuple(name), class_ or method, args, bool(class_), life[0] if life else None)
                         self.open[job.name] = job
-                        self.runner.take(job)
+                        self._queue(job)
                 elif number == DROP:
                     self._drop(fields)
                 else:
@@ -191,30 +215,91 @@ class ActorHost:
             self._gone(link)
             self._perhaps_over(f"its caller is gone: {e}")
 
+    def _queue(self, job: Job) -> None:
+        """Has a call run; before the actor is made it waits: a finder may be here before the maker."""
+        if self._made:
+            self.runner.take(job)
+        elif not job.making:
+            self._early.append(job)
+            self._await_maker()
+        else:
+            self._made = True
+            if self._awaits is not None:
+                self._awaits.cancel()
+                self._awaits = None
+            early, self._early = self._early, []
+            for one in (job, *early):
+                if one.name in self.open:
+                    self.runner.take(one)
+            if self._doomed is not None:
+                self._kill(self._doomed)
+
+    def _await_maker(self) -> None:
+        if self._awaits is None:
+            self._awaits = threading.Timer(MAKER_DUE, self._unmade)
+            self._awaits.daemon = True
+            self._awaits.start()
+
+    def _unmade(self) -> None:
+        with self.worker.lock:
+            if not self._made:
+                self.over = self.over or "the task that was to make it has ended"
+        self.wake()
+
     def _gone(self, link: DirectLink) -> None:
         self._links.discard(link)
         self._answers.pop(link, None)
+        lost = {handle for handle, of in self._lines.items() if of is link}
         self._lines = {handle: of for handle, of in self._lines.items() if of is not link}
-        for job in [job for job in self.open.values() if job.link is link]:
+        for job in [job for job in self.open.values() if job.name[0] in lost]:  # those of lines that were left run
             self.runner.cancel(job, "its caller is gone")
         self.watch.remove(link)
         link.abandon()
 
     def _drop(self, fields: Sequence[Any]) -> None:
-        killed, handles, calls, why = fields[:4]
+        killed, handles, calls, why, *more = fields
+        self._shared = self._shared or bool(more and more[0])
         for name in calls:
             if (job := self.open.get(tuple(name))) is not None:
                 self.runner.cancel(job, why)
         for handle in handles:
             self._lines.pop(handle, None)
         if killed:
-            self.over = self.over or f"it was killed: {why}"
+            self._kill(f"it was killed: {why}" if why else "it was killed")
         self._perhaps_over(why)
 
+    def _kill(self, why: str) -> None:
+        """Ends the actor at once, also in the midst of a method."""
+        if not self._made:
+            self._doomed = why
+            self._await_maker()
+        elif not self.over:
+            self.over = why
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Ends the method that runs: its answer is for no caller."""
+        if not self.runs or self._ends is not None:
+            return
+        self._ends = threading.Timer(LAST_WORDS, os._exit, (1,))
+        self._ends.daemon = True
+        self._ends.start()
+        self._tell_end()
+        self.run.stopped = self.run.stopped or Stopped(m.CANCELLED, self.over)
+
+    def _free(self, message: m.ActorFreed) -> None:
+        """No value refers to it any more, and no task that has found a handle in one."""
+        if message.run != self.run.id:  # of an actor that was in this process before
+            return
+        self._freed = True
+        if self._made:
+            self._perhaps_over("no handle of it is left")
+
     def _perhaps_over(self, why: str) -> None:
-        """The actor ends behind the calls of its last line."""
-        if not self._lines and not self.open:
+        """The actor ends behind the calls of its last line, if no value refers to it."""
+        if not self._lines and not self.open and self._awaits is None and (self._freed or not self._shared):
             self.over = self.over or why
+            self._interrupt()
 
     # ---- calls
 
@@ -389,19 +474,23 @@ class ActorHost:
             return waits
 
     def _finish(self) -> None:
-        """Answers what is open, and tells that the actor has ended."""
-        dead = self.failed or m.TaskError(m.TASK, f"the actor has ended: {self.over}", [DEAD], task=self.title(None))
+        """Tells that the actor has ended, and waits until its callers have been sent that."""
         with self.worker.lock:
-            for job in list(self.open.values()):
-                self.end(job, [], dead)
-            for link in self._links:
-                self._answers.setdefault(link, []).append(_answer((0, 0), [], dead, 1))
-                self._count += 1
-            self.flush()
+            self._tell_end()
         until = time.monotonic() + LAST_WORDS
         while not self._all_left() and (left := until - time.monotonic()) > 0:
             self.worker.check(self.run)
             self.wait(self._all_left, left)
+
+    def _tell_end(self) -> None:
+        """Answers what is open, and tells that the actor has ended. The lock is held."""
+        dead = self.failed or m.TaskError(m.TASK, f"the actor has ended: {self.over}", [DEAD], task=self.title(None))
+        for job in list(self.open.values()):
+            self.end(job, [], dead)
+        for link in self._links:
+            self._answers.setdefault(link, []).append(_answer((0, 0), [], dead, 1))
+            self._count += 1
+        self.flush()
 
     def _all_left(self) -> bool:
         return not any(link.waits for link in self._links)
@@ -441,6 +530,13 @@ def leave() -> None:
     raise Exit
 
 
+def _asked_at(worker: Any, run: Run) -> str:
+    """Where others ask for a way to this host, behind a space; "": its agent leads none here."""
+    asked = reach.ask(worker, "", "", "")
+    worker.aside(lambda _: worker.until(asked.came.is_set, lambda: worker.check(run)))
+    return "" if asked.answer is None or asked.answer.error else " " + asked.answer.address
+
+
 def serve(keeps: bool) -> Iterator[str]:
     """Yields the address of an actor, and goes on until it has ended. With keeps it does not release its cores."""
     worker: Any = context._host
@@ -453,7 +549,7 @@ def serve(keeps: bool) -> Iterator[str]:
     calls = worker.own_calls("run an actor")
     calls.not_repeatable()
     try:
-        yield "ipc://" + host.path
+        yield "ipc://" + host.path + _asked_at(worker, run)
         if not keeps:
             calls.awaiting(1)
         worker.aside(lambda _: host.live())

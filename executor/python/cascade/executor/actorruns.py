@@ -56,7 +56,8 @@ class Serial:
         while not host.over:
             host.worker.check(host.run)
             with host.worker.lock:
-                job = self.jobs.popleft() if self.jobs else None
+                job = self.jobs.popleft() if self.jobs and not host.over else None  # the helper may have taken its end just now
+                host.runs = job is not None
             if job is None:
                 host.wait(lambda: self.jobs or host.over)
                 continue
@@ -88,7 +89,9 @@ class Serial:
             error = host.failure(job, e)
         if job.making and error is not None:
             error = host.unmade(error)
-        host.end(job, outputs, error, self._saved(call) if due else None)
+        state = self._saved(call) if due else None
+        host.runs = False
+        host.end(job, outputs, error, state)
 
     def _saved(self, call: Callable[..., Any]) -> bytes | None:
         """The state of the actor; None when it could not be saved, with which it ends."""
@@ -131,7 +134,7 @@ class Threads(Serial):
         host, jobs = self.host, self._queues[group]
         with contextlib.suppress(RuntimeError, Stopped), strand(name):
             while (job := jobs.get()) is not None:
-                if job.name in host.open:
+                if job.name in host.open and not host.over:
                     self.do(job, _directly)
                 with host.worker.lock:
                     self._at_work[group] -= 1
@@ -183,6 +186,8 @@ class Loop(Serial):
 
     async def _perform(self, job: Job) -> None:
         host = self.host
+        if host.over:
+            return
         outputs: list[bytes] = []
         error: m.TaskError | None = None
         group = host.group(job)

@@ -51,13 +51,16 @@ class Batch:
         """An input that is none of the values."""
         return self._pack(given)  # type: ignore[no-any-return]
 
-    def add(self, ref: m.CallRef, kind: int, name: str, inputs: Sequence[bytes], refs: Sequence[m.ItemRefs] = ()) -> None:
-        """Adds a call, or a value (kind 0), with its inputs, and what they refer to."""
+    def add(
+        self, ref: m.CallRef, kind: int, name: str, inputs: Sequence[bytes], refs: Sequence[m.ItemRefs] = (), actor: int = 0
+    ) -> None:
+        """Adds a call, or a value (kind 0), with its inputs, and what they refer to. With actor the value stands for one."""
         pack, n = self._whole, len(inputs)
         for r in refs:
             self.refs.append(r._replace(item=len(self.items)))
         head = bytes((0x90 | n,)) if n < 16 else b"\xdc" + n.to_bytes(2, "big") if n < 1 << 16 else b"\xdd" + n.to_bytes(4, "big")
-        self.items.append(b"".join((b"\x95", pack(ref), pack(kind), pack(name), b"\xc4\0", head, *inputs)))
+        fields, last = (b"\x96", pack(actor)) if actor else (b"\x95", b"")
+        self.items.append(b"".join((fields, pack(ref), pack(kind), pack(name), b"\xc4\0", head, *inputs, last)))
 
     def full(self) -> bool:
         """Whether it is to leave."""

@@ -192,6 +192,17 @@ class Calls(Waits):
         self._add(state, 0, "", [self._batch.value(0, given)], refs)
         return Called(self, state)
 
+    def stand_in(self, name: str, process: m.CallRef) -> Called:
+        """A value that stands for an actor: handles of it in values refer to that, and that to the process of the actor."""
+        with self._memory.making:
+            sealed, self._sealed = self._sealed, False  # of a value that is to leave later
+            given = self._value(name)
+            state = State(self._ref(), f"the handle of actor {name}", put=given)
+            self._batch.once = True  # another run of the task would make other actors
+            self._add(state, 0, "", [self._batch.value(0, given)], [m.ItemRefs(0, 0, [m.Reference(process)])], 1)
+            self._sealed = sealed
+            return Called(self, state)
+
     # ---- futures in values
 
     def borrow(self, given: m.CallInput) -> Future:
@@ -323,7 +334,9 @@ class Calls(Waits):
         shape = [int(n) for n in encoded.shape]
         return m.Desc(m.Ref(), 0, encoded.codec, encoded.dtype, shape, encoded.size, *stored)
 
-    def _add(self, state: State, kind: int, name: str, inputs: Sequence[bytes], refs: Sequence[m.ItemRefs] = ()) -> None:
+    def _add(
+        self, state: State, kind: int, name: str, inputs: Sequence[bytes], refs: Sequence[m.ItemRefs] = (), actor: int = 0
+    ) -> None:
         """Puts a call into the batch. With a value in shared memory it is sent at once: the agent owns that from then on."""
         worker, run, batch = self._worker, self.run, self._batch
         run.told = True
@@ -333,13 +346,18 @@ class Calls(Waits):
         with worker.lock:
             self._states[state.ref] = state
             self.made += 1
-            batch.add(state.ref, kind, name, inputs, refs)
+            batch.add(state.ref, kind, name, inputs, refs, actor)
             if sealed or batch.full():
                 self.flush()
                 self._memory.return_regions(run)
                 worker.flush()
             elif len(batch.items) == 1:
                 worker.soon()
+
+    def settle(self) -> None:
+        """The run is about to end well."""
+        if self.actors is not None:
+            self.actors.settle()
 
     def end(self) -> None:
         """The run has ended."""

@@ -27,6 +27,7 @@ from ..wire import messages as m
 from ..wire.direct import Watch
 from ..wire.envelope import LinkError
 from ..wire.pipes import connect, poll_of
+from . import reach
 from .calls import Calls
 from .code import Code
 from .leftover import Leftover
@@ -73,6 +74,7 @@ class Worker:
         self._watches = False  # the helper does so
         self.watch = Watch()
         self.beside: Callable[[], bool | None] | None = None  # of a run: done while it is at work; whether soon again, None: it rests
+        self.freed: Callable[[m.ActorFreed], object] = repr  # of an actor: no value refers to it any more
         self.naps = False  # the helper sleeps for a while, as the run rests
         self.queue = Queue()
         self.kinds: dict[int, PreparedKind] = {}
@@ -160,12 +162,16 @@ class Worker:
                 calls = self.calls
                 if calls is not None and calls.run.id == message.run:
                     calls.ends(message) if isinstance(message, m.CallEnds) else calls.go(message)
+            case m.Reached():
+                reach.told(message)
+            case m.ActorFreed():
+                self.freed(message)
             case m.Credit():
                 to = self._find(message.run)
                 if to is not None:
                     to.credit[message.output] = to.credit.get(message.output, 0) + message.n
             case m.Reclaim():
-                self._take_back(message.runs)
+                self.send(m.Reclaimed(self.queue.reclaim(list(message.runs))))
             case m.Stop():
                 self._last = True
                 self.over = self.over or message.now
@@ -181,9 +187,6 @@ class Worker:
             return self.current
         path = self.queue.find(number)
         return None if path is None else path.head
-
-    def _take_back(self, numbers: Any) -> None:
-        self.send(m.Reclaimed(self.queue.reclaim(numbers)))
 
     def _cancel(self, message: m.Cancel) -> None:
         run = self.current
@@ -214,12 +217,9 @@ class Worker:
 
     def error(self, run: Run, kind: int, message: str, codes: Any = (), stack: str = "") -> m.TaskError:
         """An error with who and where. People see which try an attempt is: its lower half."""
-        w = self.welcome
-        tail = self.logs.tail() if run is self.current else b""
+        w, tail = self.welcome, self.logs.tail() if run is self.current else b""
         message, stack = _clip(self.code.named(message)), _clip(self.code.named(stack))
-        return m.TaskError(
-            kind, message, codes, stack, run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail
-        )  # fmt: skip
+        return m.TaskError(kind, message, codes, stack, run.title(), run.attempt & 0xFFFF, w.agent, w.executor, log_tail=tail)
 
     # ---- the main thread
 
@@ -322,6 +322,8 @@ class Worker:
         self._context = self._state.context()
         try:
             self.memory.perform(run, outputs, counts)
+            if self.calls is not None:
+                self.calls.settle()
             if run.stopped is not None:
                 raise run.stopped
         except BaseException as e:

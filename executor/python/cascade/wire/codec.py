@@ -23,7 +23,7 @@ NUMBERS: dict[type, int] = {
     m.Hello: 50, m.Welcome: 51, m.Kind: 52, m.Dispatch: 53, m.Reclaim: 54, m.Reclaimed: 55, m.Cancel: 56, m.Credit: 57,
     m.Segment: 58, m.LeaseReq: 59, m.Lease: 60, m.Report: 61, m.Stop: 62,
     m.Calls: 90, m.CallEnds: 91, m.CallRead: 92, m.CallWait: 93, m.CallGo: 94, m.CallDrop: 95,
-    m.Listed: 96, m.ActorCalls: 97, m.ActorEnds: 98, m.ActorDrop: 99, m.ActorFreed: 114, m.Log: 128,
+    m.Listed: 96, m.ActorCalls: 97, m.ActorEnds: 98, m.ActorDrop: 99, m.ActorFreed: 114, m.Reach: 115, m.Reached: 116, m.Log: 128,
 }  # fmt: skip
 _CLASSES = {number: cls for cls, number in NUMBERS.items()}
 

@@ -3,6 +3,8 @@
     caller ──▶ Unix socket: one byte, and an end of each of two pipes ──▶ process of an actor
            ◀══ pipe, pipe ══▶ ZMTP frames, as on every link
 
+From another host the frames go over the socket: the agents carry its bytes.
+
 What the other side does not take at once is kept here, and leaves when the pipe has room: two that write to each other
 never wait for each other. The owner of both ends of it watches fd, and out while there is a backlog.
 """
@@ -158,11 +160,13 @@ class DirectLink(Framed):
         self._socket.close()
 
 
-def dial(address: str, peer: str, name: str) -> DirectLink:
-    """Connects to ipc://PATH."""
+def dial(address: str, peer: str, name: str, pipes: bool = True) -> DirectLink:
+    """Connects to ipc://PATH. Without pipes the bytes go over the socket itself: agents carry them to another host."""
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(address.removeprefix("ipc://"))
+        if not pipes:
+            return _over(peer, sock, name, False)
         fd, theirs_out = os.pipe()
         theirs_in, out = os.pipe()
         socket.send_fds(sock, [b"P"], [theirs_in, theirs_out])
@@ -185,14 +189,26 @@ def listen(path: str) -> socket.socket:
     return sock
 
 
-def answer(listener: socket.socket, name: str) -> DirectLink | None:
-    """Takes the next connection of a socket that listens; None when there is none."""
+def _over(peer: str, sock: socket.socket, name: str, welcomes: bool) -> DirectLink:
+    """A link over a socket."""
+    sock.setblocking(False)
+    return DirectLink(peer, sock, os.dup(sock.fileno()), os.dup(sock.fileno()), name, welcomes)
+
+
+def accept(listener: socket.socket) -> socket.socket | None:
+    """Takes the next connection of a socket that listens; None when there is none. Once it is readable it is for answer."""
     try:
-        sock, _ = listener.accept()
+        return listener.accept()[0]
     except BlockingIOError:
         return None
+
+
+def answer(sock: socket.socket, name: str) -> DirectLink:
+    """Makes a link of a connection that has begun: with ends of two pipes, or with a greeting that comes from another host."""
     sock.settimeout(5)
     try:
+        if sock.recv(1, socket.MSG_PEEK) == GREETING[:1]:
+            return _over("a caller of another host", sock, name, True)
         first, fds, _, _ = socket.recv_fds(sock, 1, 2, socket.MSG_CMSG_CLOEXEC)
         if first != b"P" or len(fds) != 2:
             for fd in fds:
@@ -261,6 +277,11 @@ class Watch:
     def take(self) -> bool:
         """Handles what is there."""
         return self.handle(self._epoll.poll(0))
+
+    def forget(self, fd: int) -> None:
+        """Watches a descriptor no more."""
+        del self._told[fd]
+        self._epoll.unregister(fd)
 
     def remove(self, link: DirectLink) -> None:
         """Watches a link no more; it comes before its end."""

@@ -523,6 +523,24 @@ class ActorFreed(NamedTuple):
     actors: Sequence[int] = ()
 
 
+class Reach(NamedTuple):
+    """Asks for a way to a process on the host of an agent; without one for where others ask for those of this host."""
+
+    req: int = 0
+    agent: str = ""
+    at: str = ""
+    address: str = ""
+
+
+class Reached(NamedTuple):
+    """Answers Reach."""
+
+    req: int = 0
+    address: str = ""
+    error: str = ""
+    gone: bool = False
+
+
 class Log(NamedTuple):
     """Text that a task wrote."""
 

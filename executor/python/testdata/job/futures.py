@@ -69,6 +69,15 @@ def leaks(n):
     return {"f": cascade.call(double, n)}
 
 
+class Held:
+    pass
+
+
+def leaks_actor():
+    """So does one that returns a handle."""
+    return {"a": cascade.remote(Held).remote()}
+
+
 def burst(n):
     """Many calls at once, taken as they end."""
     rest, seen = [cascade.call(double, x=i) for i in range(n)], 0
