@@ -54,6 +54,7 @@ func (c *Core) shun(n *neighbour) {
 	}
 	n.shunFor = min(max(2*n.shunFor, leastShun), mostShun)
 	n.shun = c.now.Add(n.shunFor)
+	n.window.room = 0
 }
 
 // shunned lists the agents to which no call goes now.
@@ -140,6 +141,7 @@ func (c *Core) callsDown(n *neighbour, over bool) {
 // callsOver voids all that was announced over a link: the calls that went there
 // are at home again, those that came from there have no owner.
 func (c *Core) callsOver(n *neighbour) {
+	n.window.room = 0
 	n.outbox = slices.DeleteFunc(n.outbox, func(m comms.Message) bool {
 		_, first := m.(*comms.Grant)
 		return !first
