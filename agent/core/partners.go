@@ -131,6 +131,7 @@ func (c *Core) callsUp(n *neighbour, resumed bool) {
 // callsDown waits for a link that is away, or takes what was told over it for void.
 func (c *Core) callsDown(n *neighbour, over bool) {
 	if over {
+		n.window.room = 0
 		c.callsOver(n)
 	}
 	if n.out+n.guests > 0 {
@@ -141,7 +142,6 @@ func (c *Core) callsDown(n *neighbour, over bool) {
 // callsOver voids all that was announced over a link: the calls that went there
 // are at home again, those that came from there have no owner.
 func (c *Core) callsOver(n *neighbour) {
-	n.window.room = 0
 	n.outbox = slices.DeleteFunc(n.outbox, func(m comms.Message) bool {
 		_, first := m.(*comms.Grant)
 		return !first
