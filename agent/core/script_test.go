@@ -393,7 +393,7 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 	case "reported": // the N-th call that was granted, by b or agent=NAME
 		it := comms.GrantItem{Grant: s.sent[number(w[0])-1], Text: []byte(named["text"]), Back: named["back"], Over: len(w) > 1, Of: comms.JobID{0xb}}
 		if len(w) > 1 && w[1] == "finished" {
-			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: int64(number(cmp.Or(named["ms"], "1"))) * 1e6}}
+			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: number(cmp.Or(named["ms"], "1")) * 1e6}}
 			it.Outputs = make([]comms.Desc, 1)
 			place(&it.Outputs[0])
 			if named["outputs"] == "2" { // the second inline, unless both are large
