@@ -104,7 +104,9 @@ func (c *Core) askWhere() {
 func (c *Core) waitLong() bool {
 	a, l := &c.asking, c.busiest()
 	if l == nil {
-		a.since = time.Time{}
+		if a.since = (time.Time{}); a.pause > 0 && len(c.strange) == 0 { // those that come next have been asked about by nobody
+			a.pause, a.next = 0, c.now.Add(c.cfg.ForwardAfter)
+		}
 		return false
 	}
 	if a.since.IsZero() {
