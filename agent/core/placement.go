@@ -104,7 +104,7 @@ func (c *Core) askWhere() {
 func (c *Core) waitLong() bool {
 	a, l := &c.asking, c.busiest()
 	if l == nil {
-		if a.since = (time.Time{}); a.pause > 0 && len(c.strange) == 0 { // those that come next have been asked about by nobody
+		if a.since = (time.Time{}); a.pause > 0 && len(c.strange) == 0 { // of those that come next nothing was asked
 			a.pause, a.next = 0, c.now.Add(c.cfg.ForwardAfter)
 		}
 		return false

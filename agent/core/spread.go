@@ -8,8 +8,8 @@ import (
 )
 
 // Calls wait where any core can get them: at their owner. A host has as many of them as it runs at
-// once, and more of short ones; the end of one there brings the next. What an idle owner or host
-// could begin is asked back from one where calls wait. So how soon each host ends what it has
+// once, and more of short ones; the end of one there brings the next. An idle owner asks a host for
+// calls back that wait there, for itself or for another host. So how soon each host ends what it has
 // decides where calls run, and no estimate has to be right.
 //
 //	There ──▶ room ──▶ Grant ──▶ GrantReport: over ──▶ the next Grant
