@@ -162,7 +162,7 @@ func (d *peerDoor) Message(l *comms.Link, head, _ []byte) {
 	case *comms.Grant:
 		m.Dir = d.agent.jobFolder(m.Dir)
 		d.agent.in.Offer(item{ev: core.FromPeer{Agent: name, Msg: m}})
-	case *comms.Notice, *comms.Released, *comms.GrantReport, *comms.GrantEnd:
+	case *comms.Notice, *comms.Released, *comms.GrantReport, *comms.GrantEnd, *comms.GrantRecall:
 		d.agent.in.Offer(item{ev: core.FromPeer{Agent: name, Msg: m}})
 	default:
 		l.Abort(fmt.Errorf("unexpected %T from an agent", m))

@@ -57,7 +57,7 @@ type GrantReport struct {
 }
 
 // GrantItem is one happening: log text, the end of a task that this one called, its own
-// end (Over), or its return.
+// end (Over), its return, or with nothing of these that it was asked back and has begun.
 type GrantItem struct {
 	Grant   uint64 // which task
 	Event   *Event // the end of it, or of a task that it called (EventCall)
@@ -76,6 +76,11 @@ type GrantEnd struct {
 	Grants []uint64 // the owner's numbers
 }
 
+// GrantRecall asks for tasks back that have not begun. For each the host reports that it is back, or has begun.
+type GrantRecall struct {
+	Grants []uint64 // the owner's numbers
+}
+
 // Type returns TypeGrant.
 func (*Grant) Type() Type { return TypeGrant }
 
@@ -84,6 +89,9 @@ func (*GrantReport) Type() Type { return TypeGrantReport }
 
 // Type returns TypeGrantEnd.
 func (*GrantEnd) Type() Type { return TypeGrantEnd }
+
+// Type returns TypeGrantRecall.
+func (*GrantRecall) Type() Type { return TypeGrantRecall }
 
 func (m *Grant) code(c *Coder) {
 	c.Struct(12, func(c *Coder) {
@@ -158,5 +166,9 @@ func (m *GrantReport) code(c *Coder) {
 }
 
 func (m *GrantEnd) code(c *Coder) {
+	c.Struct(1, func(c *Coder) { Slice(c, &m.Grants, Uint[uint64]) })
+}
+
+func (m *GrantRecall) code(c *Coder) {
 	c.Struct(1, func(c *Coder) { Slice(c, &m.Grants, Uint[uint64]) })
 }

@@ -121,6 +121,7 @@ const (
 	TypeGangStatus    Type = Optional + 10 // agent -> controller: how far its members of a multi-host gang are
 	TypeGangCommand   Type = Optional + 11 // controller -> agent: reserve for members of a multi-host gang, start them, or abort
 	TypeUse           Type = Optional + 12 // agent -> controller: how much of its host is in use
+	TypeGrantRecall   Type = Optional + 13 // agent -> agent: asks for granted tasks back that have not begun
 )
 
 // Message is one message body. Its fields are listed once, in code.
@@ -279,6 +280,8 @@ func newMessage(t Type) Message {
 		return new(Grant)
 	case TypeGrantReport:
 		return new(GrantReport)
+	case TypeGrantRecall:
+		return new(GrantRecall)
 	case TypeGrantEnd:
 		return new(GrantEnd)
 	case TypeHello:

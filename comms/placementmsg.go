@@ -29,6 +29,7 @@ type Host struct {
 	Incarnation uint64   // of its process
 	Addresses   []string // where agents reach it
 	Calls       uint64   // how many it should get; 0 in Meet
+	Slots       uint64   // how many such calls it can run at once; 0: not known
 }
 
 // Meet introduces an agent to another that is about to grant calls to it: of two
@@ -68,11 +69,12 @@ func (m *There) code(c *Coder) {
 }
 
 func (h *Host) code(c *Coder) {
-	c.Struct(4, func(c *Coder) {
+	c.Struct(5, func(c *Coder) {
 		String(c, &h.Agent)
 		Uint(c, &h.Incarnation)
 		Slice(c, &h.Addresses, String[string])
 		Uint(c, &h.Calls)
+		Uint(c, &h.Slots)
 	})
 }
 

@@ -105,13 +105,19 @@ func (c *Core) checkCalls() error {
 			return fmt.Errorf("job %s: task %d counts twice among those that wait for calls", by.job.id, by.task)
 		}
 	}
-	out, guests := map[*neighbour]int{}, map[*neighbour]int{}
+	out, guests, there, asked := map[*neighbour]int{}, map[*neighbour]int{}, map[*neighbour]int{}, map[*neighbour]int{}
 	for id, at := range c.away {
 		j, o := at.job, at.row().out
 		if o == nil || o.grant != id || c.byJob[j.id] != j || j.at(at.task).state != tAway {
 			return fmt.Errorf("call %s has ended, or is here, and counts as one of another agent", j.rowName(at.task))
 		}
 		out[o.host]++
+		if o.counted {
+			there[o.host]++
+		}
+		if o.asked {
+			asked[o.host]++
+		}
 		if !o.host.up && o.host.missed.IsZero() {
 			return fmt.Errorf("call %s waits for agent %s, whose link is not awaited", j.rowName(at.task), o.host.name)
 		}
@@ -128,6 +134,9 @@ func (c *Core) checkCalls() error {
 	for _, n := range c.neighbours {
 		if n.out != out[n] || n.guests != guests[n] {
 			return fmt.Errorf("agent %s has %d calls and has sent %d here, counted %d and %d", n.name, out[n], guests[n], n.out, n.guests)
+		}
+		if w := &n.window; w.there != there[n] || w.asked != asked[n] {
+			return fmt.Errorf("agent %s has %d calls that go on, of which %d are asked back, counted %d and %d", n.name, there[n], asked[n], w.there, w.asked)
 		}
 		delete(out, n)
 		delete(guests, n)

@@ -110,6 +110,8 @@ type Core struct {
 	actors    standIns
 	submits   submits
 	asking    asking
+	recalls   []rowRef            // of other agents that want them back
+	freeAt    time.Time           // when to look again for calls that are queued behind long runs
 	strange   []rowRef            // that cannot run here, until it is known who can
 	away      map[uint64]rowRef   // own ones that others have, or are to be told of, by their names there
 	hosts     map[grantKey]rowRef // those of other agents

@@ -138,6 +138,8 @@ func describeMessage(m comms.Message) string {
 				text += " returned: " + it.Back
 			case it.Over:
 				text += " over"
+			case it.Event == nil && len(it.Text) == 0:
+				text += " has begun"
 			}
 			if it.Event != nil {
 				text += " " + describeEvent(*it.Event)
@@ -151,6 +153,8 @@ func describeMessage(m comms.Message) string {
 			text += ";"
 		}
 		return text
+	case *comms.GrantRecall:
+		return fmt.Sprintf("recall grants %v", m.Grants)
 	case *comms.GrantEnd:
 		return fmt.Sprintf("end grants %v", m.Grants)
 	case *comms.GangStatus:

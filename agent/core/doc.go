@@ -93,6 +93,7 @@
 //	waits        runs that wait for calls, or read what they returned
 //	placement    the host of calls that wait long, or cannot run here
 //	grants       calls of this agent that run elsewhere
+//	spread       how many of them each host has, and which come back
 //	hosted       calls of other agents that run here
 //	partners     agents between which calls go
 //
@@ -149,7 +150,8 @@
 // grant or their link has ended. The owner takes the call home when the host returns
 // it, or cannot be reached for Config.Patience. A hosted task may wait for resources that
 // are held by a run whose own call is away: after a second in which nothing moves the
-// host returns it.
+// host returns it. A call waits at its owner until a host can begin it; each grant is asked back
+// at most once, and a call that has begun is not returned for that.
 //
 // Memory of executors. Leases and pins end with the report that ends their use, or with
 // ExecutorDead. They never end with a broken link or with Kill.

@@ -73,6 +73,7 @@ type callRow struct {
 	dropped  bool             // its parent reads it no more
 	held     bool             // values refer to it, see references
 	returned bool             // of a hosted task: it went back
+	recalled bool             // of a hosted task: its owner wants it back
 	returns  uint8            // how often others returned it
 	line     lineage
 	run      comms.RunID // of its parent that made it, or met it, last

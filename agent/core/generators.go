@@ -93,11 +93,12 @@ func (c *Core) element(r *run, d comms.Desc) error {
 			Cause: comms.Cause{Kind: comms.CauseRun}, Outputs: []comms.Desc{c.told(j, ref, d)}})
 	}
 	if !again {
-		if st.next++; j.dyn != nil && j.data[ref] == nil { // its parent has dropped the stream
-			j.goneElement(ref)
-		}
-		c.watchElement(j, st, ref)
-	} else if j.peers != nil {
+		st.next++
+	}
+	if j.dyn != nil && j.data[ref] == nil { // its parent has dropped the stream
+		j.goneElement(ref)
+	}
+	if !again || j.peers != nil {
 		c.watchElement(j, st, ref) // other agents count again
 	}
 	c.resolve(j, ofElement(ofOutput(j.edgesOf(r.task), ref.Output), ref.Element), dag.SourceElement, ref, true)

@@ -23,6 +23,9 @@ type outgoing struct {
 	sent  bool
 	end   *comms.Event // how it has ended; what it made is on its way here
 	open  *openGrant   // its host keeps to what its result refers; nil: it refers to nothing there
+
+	counted bool // in the window of its host
+	asked   bool // it was asked back, and its host has not said whether it has begun
 }
 
 // mostGranted is how many tasks one message grants at most.
@@ -30,8 +33,7 @@ const mostGranted = 256
 
 // grantAll has another agent run calls. Neighbours in the list that share all but their
 // arguments go in one message.
-func (c *Core) grantAll(all []rowRef, h *comms.Host) {
-	n := c.acquaint(h)
+func (c *Core) grantAll(all []rowRef, n *neighbour) {
 	var m *comms.Grant
 	var last rowRef
 	for _, at := range all {
@@ -58,9 +60,10 @@ func (c *Core) grantAll(all []rowRef, h *comms.Host) {
 		}
 		c.lastGrant++
 		m.Tasks = append(m.Tasks, c.grantTask(at, c.lastGrant, n))
-		w.out = &outgoing{grant: c.lastGrant, host: n}
+		w.out = &outgoing{grant: c.lastGrant, host: n, counted: true}
 		c.away[c.lastGrant] = at
 		n.out++
+		c.gets(n, c.lastGrant)
 	}
 	if m != nil {
 		c.say(n, m)
@@ -188,10 +191,14 @@ func (c *Core) reported(from string, m *comms.GrantReport) {
 		out := at.row().out
 		switch {
 		case it.Back != "":
-			c.shun(out.host)
+			if !out.asked {
+				c.shun(out.host)
+			}
 			c.cameBack(at, it.Back)
 		case !it.Over && len(it.Text) > 0:
 			c.log(at, it.Stream, it.Text)
+		case !it.Over && it.Event == nil: // it was asked back, and has begun
+			out.said()
 		case !it.Over:
 			if tellsCall(it) {
 				c.tellRoot(at.job, *it.Event)
@@ -224,6 +231,7 @@ func (c *Core) endedAway(at rowRef, m *comms.GrantItem) {
 		c.callSeconds.add(float64(e.Usage.Duration) / 1e9)
 	}
 	w.out.end, w.at = &e, w.out.host.name
+	w.out.leaves()
 	if e.Kind != comms.EventFinished {
 		w.out.host.shunFor = 0
 		if e.Error == nil {
@@ -355,6 +363,7 @@ func (c *Core) endStay(at rowRef) {
 		return
 	}
 	at.row().out = nil
+	out.leaves()
 	delete(c.away, out.grant)
 	if at.job.at(at.task).state != tFinished && out.end != nil { // some outputs may be here: all are of one run, that counts
 		c.freeRow(at)

@@ -116,6 +116,8 @@ func (c *Core) fromPeer(ev FromPeer) {
 		c.reported(ev.Agent, m)
 	case *comms.GrantEnd:
 		c.grantsEnded(ev.Agent, m)
+	case *comms.GrantRecall:
+		c.recalled(ev.Agent, m)
 	}
 }
 

@@ -54,6 +54,7 @@ func (c *Core) shun(n *neighbour) {
 	}
 	n.shunFor = min(max(2*n.shunFor, leastShun), mostShun)
 	n.shun = c.now.Add(n.shunFor)
+	n.window.room = 0
 }
 
 // shunned lists the agents to which no call goes now.
@@ -130,6 +131,7 @@ func (c *Core) callsUp(n *neighbour, resumed bool) {
 // callsDown waits for a link that is away, or takes what was told over it for void.
 func (c *Core) callsDown(n *neighbour, over bool) {
 	if over {
+		n.window.room = 0
 		c.callsOver(n)
 	}
 	if n.out+n.guests > 0 {

@@ -35,6 +35,7 @@ type neighbour struct {
 	shun   time.Time // until when no call goes there
 
 	shunFor time.Duration // how long that was last; 0: a call has ended there since
+	window  window
 }
 
 // peers is what a job knows of its other fragments.

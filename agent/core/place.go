@@ -38,6 +38,7 @@ func (c *Core) schedule() {
 	c.dropEarly()
 	c.startPulls()
 	c.serveSubmits()
+	c.answerRecalls()
 	c.placePinned()
 	if !yielded {
 		c.startGangs()
@@ -51,6 +52,7 @@ func (c *Core) schedule() {
 	c.relieve()
 	c.spawnWanted()
 	c.reclaimRuns()
+	c.freeQueued()
 	c.endIdle()
 	c.squeeze()
 	c.unstick()
@@ -199,7 +201,7 @@ func (c *Core) takesMore(ex *executor, generator bool, need amounts) bool {
 	if generator || ex.queue[0].awaits() || ex.queue[n-1].gs.generator || ex.queue[n-1].gang != nil || ex.asked || ex.queue[0].abort != nil {
 		return false // nothing waits behind a generator: it ends only when its consumers have run
 	}
-	if c.now.Sub(ex.heard) > secondRun*supplyFor {
+	if c.now.Sub(ex.turn) >= secondRun*supplyFor {
 		return false
 	}
 	depth := ex.depth()

@@ -48,6 +48,7 @@ func (c *Core) forwardCalls() {
 		return
 	}
 	c.askWhere()
+	c.spreadCalls()
 }
 
 // askWhere asks the controller where calls should run: first those that cannot run here.
@@ -103,19 +104,15 @@ func (c *Core) askWhere() {
 func (c *Core) waitLong() bool {
 	a, l := &c.asking, c.busiest()
 	if l == nil {
-		a.since = time.Time{}
+		if a.since = (time.Time{}); a.pause > 0 && len(c.strange) == 0 { // of those that come next nothing was asked
+			a.pause, a.next = 0, c.now.Add(c.cfg.ForwardAfter)
+		}
 		return false
 	}
 	if a.since.IsZero() {
 		a.since = c.now
 	}
-	slots := int64(1) << 32 // that run at once
-	for i, n := range l.need {
-		if n > 0 && i != resGPUMemory {
-			slots = min(slots, c.total[i]/n)
-		}
-	}
-	if float64(l.calls)/float64(max(slots, 1))*c.callSeconds.value >= c.cfg.ForwardAfter.Seconds() {
+	if float64(l.calls)/float64(max(times(c.total, l.need), 1))*c.callSeconds.value >= c.cfg.ForwardAfter.Seconds() {
 		return true
 	}
 	if due := a.since.Add(c.cfg.ForwardAfter); due.After(c.now) {
@@ -173,9 +170,14 @@ func (c *Core) alike() (all []rowRef) {
 		}
 		return all
 	}
+	return c.waitingLike(a.need, mostAsked)
+}
+
+// waitingLike lists calls that wait here and need as much, first those that would begin last.
+func (c *Core) waitingLike(need amounts, most int) (all []rowRef) {
 	var classes []*class
 	for _, l := range c.lines {
-		if l.calls == 0 || !slices.Equal(l.need, a.need) {
+		if l.calls == 0 || !slices.Equal(l.need, need) {
 			continue
 		}
 		for q := range l.queues.All() {
@@ -194,7 +196,7 @@ func (c *Core) alike() (all []rowRef) {
 	})
 	for _, cl := range classes {
 		first := len(all)
-		for i := cl.rows.Len() - 1; i >= 0 && len(all) < mostAsked; i-- { // near the end those that would begin late
+		for i := cl.rows.Len() - 1; i >= 0 && len(all) < most; i-- { // near the end those that would begin late
 			at := rowRef{cl.job, cl.rows.Ref(i).task}
 			if w := at.row(); w.shape != nil && !w.stays && at.job.at(at.task).state == tReady {
 				all = append(all, at)
@@ -236,9 +238,11 @@ func (c *Core) answered(m *comms.There) {
 		if n := c.neighbours[h.Agent]; h.Agent == c.cfg.Agent || n != nil && n.shun.After(c.now) {
 			continue
 		}
-		if n := int(min(h.Calls, uint64(len(all)))); n > 0 && c.leaving == nil {
-			c.grantAll(all[:n], h)
-			all, some = all[n:], true
+		if k := int(min(h.Calls, uint64(len(all)))); k > 0 && c.leaving == nil {
+			n := c.acquaint(h)
+			k = c.grantRoom(n, h, k)
+			c.grantAll(all[:k], n)
+			all, some = all[k:], some || k > 0
 		}
 	}
 	switch {

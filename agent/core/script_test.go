@@ -259,7 +259,7 @@ func (s *script) run(d *datadriven.TestData) string {
 			Cancel: d.Cmd == "cancel-call", Why: named["why"]}})
 	case "graph", "assign-graph", "refused", "graph-ends":
 		return s.submits(d.Cmd, w, named)
-	case "peer", "there", "meet", "grant", "reported", "end-grant", "wanted", "withdrawn", "log":
+	case "peer", "there", "meet", "grant", "reported", "end-grant", "recall", "wanted", "withdrawn", "log":
 		return s.calls(d.Cmd, w, named)
 	case "lease":
 		return s.step(FromExecutor{comms.ExecutorID(number(w[0])), &comms.LeaseReq{Token: 1, Size: uint64(number(named["size"])), Run: comms.RunID(number(named["run"]))}})
@@ -380,19 +380,20 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 			return s.step(PeerUp{Agent: w[0], Incarnation: uint64(number(cmp.Or(named["incarnation"], "0"))), Resumed: w[1] == "resumed"})
 		}
 		return s.step(PeerDown{Agent: w[0], Over: w[1] == "over"})
-	case "there": // NUMBER [AGENT:CALLS ...]
+	case "there": // NUMBER [AGENT:CALLS[/SLOTS] ...]
 		m := &comms.There{Ask: uint64(number(w[0])), Why: named["why"]}
 		for _, h := range w[1:] {
 			agent, n, _ := strings.Cut(h, ":")
-			m.Hosts = append(m.Hosts, comms.Host{Agent: agent, Incarnation: 1, Addresses: []string{"tcp://" + agent}, Calls: uint64(number(n))})
+			n, slots, _ := strings.Cut(n, "/")
+			m.Hosts = append(m.Hosts, comms.Host{Agent: agent, Incarnation: 1, Addresses: []string{"tcp://" + agent}, Calls: uint64(number(n)), Slots: uint64(number(cmp.Or(slots, "0")))})
 		}
 		return s.step(FromController{Msg: m})
 	case "meet":
 		return s.step(FromController{Msg: &comms.Meet{Host: comms.Host{Agent: w[0], Incarnation: 1, Addresses: []string{"tcp://" + w[0]}}}})
-	case "reported": // the N-th call that was granted, by b
+	case "reported": // the N-th call that was granted, by b or agent=NAME
 		it := comms.GrantItem{Grant: s.sent[number(w[0])-1], Text: []byte(named["text"]), Back: named["back"], Over: len(w) > 1, Of: comms.JobID{0xb}}
 		if len(w) > 1 && w[1] == "finished" {
-			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: 1e6}}
+			it.Event = &comms.Event{Kind: comms.EventFinished, Attempt: 1, Usage: &comms.Usage{Duration: number(cmp.Or(named["ms"], "1")) * 1e6}}
 			it.Outputs = make([]comms.Desc, 1)
 			place(&it.Outputs[0])
 			if named["outputs"] == "2" { // the second inline, unless both are large
@@ -412,7 +413,13 @@ func (s *script) calls(cmd string, w []string, named map[string]string) string {
 		} else if named["called"] != "" {
 			it.Event = &comms.Event{Kind: comms.EventCall, Count: 1, Cause: comms.Cause{Kind: comms.CauseTask, Text: named["called"]}}
 		}
-		return s.step(FromPeer{Agent: "b", Msg: &comms.GrantReport{Items: []comms.GrantItem{it}}})
+		return s.step(FromPeer{Agent: cmp.Or(named["agent"], "b"), Msg: &comms.GrantReport{Items: []comms.GrantItem{it}}})
+	case "recall": // NUMBER ..., by b
+		m := &comms.GrantRecall{}
+		for _, n := range w {
+			m.Grants = append(m.Grants, uint64(number(n)))
+		}
+		return s.step(FromPeer{Agent: "b", Msg: m})
 	case "grant": // NUMBER, by b
 		m := granted(comms.CallKind{Inputs: []comms.KindIn{{Name: "x"}}, Resources: comms.Resources{GPU: 1000 * number(cmp.Or(named["gpu"], "0"))}})
 		var envs []dag.Environment

@@ -231,7 +231,7 @@ func (w *world) message(m comms.Message) string {
 	case *comms.There:
 		s := fmt.Sprintf("There %d", m.Ask)
 		for _, h := range m.Hosts {
-			s += fmt.Sprintf(" %s=%d", h.Agent, h.Calls)
+			s += fmt.Sprintf(" %s=%d/%d", h.Agent, h.Calls, h.Slots)
 		}
 		if m.Why != "" {
 			s += ": " + m.Why

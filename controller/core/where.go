@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -28,7 +29,7 @@ func (c *Core) where(a *agent, m *comms.Where) {
 			if h := hosts[i]; k > 0 {
 				h.work.given += k
 				a.work.told.Waiting -= min(a.work.told.Waiting, k)
-				answer.Hosts = append(answer.Hosts, comms.Host{Agent: h.row.Name, Incarnation: h.row.Incarnation, Addresses: h.row.Addresses, Calls: k})
+				answer.Hosts = append(answer.Hosts, comms.Host{Agent: h.row.Name, Incarnation: h.row.Incarnation, Addresses: h.row.Addresses, Calls: k, Slots: h.slots(&m.Needs)})
 				if h.row.Name < a.row.Name { // it dials
 					c.send(h.link, &comms.Meet{Host: comms.Host{Agent: a.row.Name, Incarnation: a.row.Incarnation, Addresses: a.row.Addresses}})
 				}
@@ -76,6 +77,26 @@ func (a *agent) suits(m *comms.Where) bool {
 		}
 	}
 	return true
+}
+
+// slots is how many calls that need as much run at once on an agent which suits them.
+func (a *agent) slots(need *comms.Resources) uint64 {
+	total := &a.row.Total
+	n := total.CPU / cmp.Or(need.CPU, 1000)
+	if need.Memory > 0 {
+		n = min(n, total.Memory/need.Memory)
+	}
+	if need.GPU > 0 {
+		n = min(n, total.GPU/need.GPU)
+	}
+	for _, of := range need.Custom {
+		for _, t := range total.Custom {
+			if t.Name == of.Name && of.N > 0 {
+				n = min(n, t.N/of.N)
+			}
+		}
+	}
+	return uint64(max(n, 1))
 }
 
 // spread says how many of n calls each of the hosts should get: each goes where it
