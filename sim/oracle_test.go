@@ -67,6 +67,32 @@ func TestWhatWasNotedBeforeATaskWasGivenOutAnewIsVoid(t *testing.T) {
 	}
 }
 
+// A task that is made again for a loss ends with the copy that came back meanwhile, from the store: its first
+// publication counts. An attempt publishes once.
+func TestAnAttemptPublishesOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		attempt, made uint32 // of the end that comes behind that of the first attempt, and by which its output was made
+		fails         bool
+	}{
+		"again by the same":           {1, 1, true},
+		"by a later one":              {2, 2, false},
+		"a later one tells of a copy": {2, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := layered(t, 1, 1, false)
+			end := func(attempt, made uint32) comms.Event {
+				return comms.Event{Kind: comms.EventFinished, Attempt: attempt, Outputs: []comms.Desc{{Attempt: made}}}
+			}
+			retry := comms.Event{Kind: comms.EventRetry, Attempt: 1}
+			lost := comms.Event{Kind: comms.EventLost, Attempt: 1, Cause: comms.Cause{Kind: comms.CauseDataset}}
+			says := judged(t, g, []records.Batch{{Epoch: 1, Events: []comms.Event{end(1, 1), lost, retry, end(c.attempt, c.made)}}})
+			if strings.Contains(says, "published twice") != c.fails {
+				t.Errorf("the oracle says %q", says)
+			}
+		})
+	}
+}
+
 // A generator that was skipped for a failure that counts no more starts over, and makes again what
 // it had published: those who would have read that were skipped, too. One that is only tried again does not.
 func TestAGeneratorThatWasSkippedInVainPublishesAgain(t *testing.T) {
