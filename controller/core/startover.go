@@ -223,9 +223,9 @@ func (s *States) unsure(t dag.TaskIndex) bool {
 
 // endedWith lists what had been skipped or cancelled for those of some tasks that have ended badly,
 // sorted: they start over, for what they had published or with their gang, and their end counts
-// no more, be it a failure or itself for another. What comes back brings back all that was skipped
-// for it. Tasks that had ended for others, too, end so again. The search goes on behind cut, the tasks that
-// had ended so and have started over already.
+// no more, be it a failure or itself for another. A task that comes back brings back all that was
+// skipped for it. Tasks that had ended for others, too, end so again. The search goes on behind cut,
+// the tasks that had ended so and have started over already.
 func (s *States) endedWith(tasks []dag.TaskIndex, cut map[dag.TaskIndex]bool) (all []dag.TaskIndex) {
 	var badly []dag.TaskIndex
 	stops := false
