@@ -48,7 +48,7 @@ func (c *Core) startPulls() {
 // in which none is under way, however many take turns: only then unstick looks at what
 // else waits for memory.
 func (c *Core) mayPull(h *heard) bool {
-	if due := c.gaveUp.Add(pullAgain); h.yields > 0 && due.After(c.now) {
+	if due := c.barren.Add(pullAgain); h.yields > 0 && due.After(c.now) {
 		c.wakeAt(due)
 		return false
 	}
@@ -205,9 +205,6 @@ func (c *Core) pullBeyond(sent []*pull) {
 }
 
 func (c *Core) closePull(p *pull) {
-	if p.h == nil {
-		c.gaveUp = c.now
-	}
 	delete(c.pulls, p.id)
 	c.pulling -= p.bytes
 }
@@ -288,6 +285,7 @@ func (c *Core) pullFailed(ev PullFailed) {
 		return
 	}
 	h := p.h
+	c.barren = c.now
 	c.endPull(p)
 	if h == nil || h.job.peers == nil {
 		return
