@@ -88,8 +88,8 @@ func (o *oracle) settled(k *core.Kept, c *records.Commit) {
 	}
 }
 
-// unskip takes in that tasks start over which had been skipped: what they were to read may
-// have been let go for that.
+// unskip takes in that tasks start over which had ended badly: what they were to read, and those that
+// follow the elements that they make, may have been let go for that.
 func (f *facts) unskip(k *core.Kept, b *records.Batch) {
 	if len(b.Reset) == 0 {
 		return
@@ -97,8 +97,8 @@ func (f *facts) unskip(k *core.Kept, b *records.Batch) {
 	before := k.Past().States
 	for _, r := range b.Reset {
 		for t := r.First; t <= r.Last; t++ {
-			if state, _ := before.Get(t); state == core.TaskSkipped || state == core.TaskCancelled {
-				f.mayNeed(t)
+			if state, _ := before.Get(t); state.Over() && state != core.TaskDone {
+				f.mayAgain(f.withFollowers(f.needs(t)))
 			}
 		}
 	}

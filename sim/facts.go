@@ -110,12 +110,12 @@ func (f *facts) needs(t dag.TaskIndex) map[dag.TaskIndex]bool {
 // lost says that what a task made is gone somewhere: it and what it needs may run again.
 func (f *facts) lost(t dag.TaskIndex) {
 	f.gone[t] = max(f.gone[t], f.begun[t])
-	f.mayNeed(t)
+	f.mayAgain(f.needs(t))
 }
 
-// mayNeed says that a task and what it needs may run again.
-func (f *facts) mayNeed(t dag.TaskIndex) {
-	for x := range f.needs(t) {
+// mayAgain says that tasks may run again.
+func (f *facts) mayAgain(tasks map[dag.TaskIndex]bool) {
+	for x := range tasks {
 		for _, m := range f.members(x) {
 			f.may[x] = max(f.may[x], f.begun[m])
 		}

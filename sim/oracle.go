@@ -287,12 +287,14 @@ func (o *oracle) gone(agent string, incarn uint64) bool {
 	return true
 }
 
+// published takes in a dataset of an event. The end of an attempt that was made for a loss may tell of the copy
+// of an earlier one, which came back meanwhile.
 func (o *oracle) published(id comms.JobID, f *facts, b *records.Batch, e *comms.Event, d *comms.Desc) {
 	before, again := f.made[d.Ref]
 	switch {
 	case d.Ref.Task != e.Task:
 		o.w.fail(id, "an event of task %d publishes %v", e.Task, d.Ref)
-	case again && before.attempt == d.Attempt && before.agent == b.Agent && before.incarn == b.Incarnation:
+	case again && before.attempt == d.Attempt && e.Attempt <= d.Attempt && before.agent == b.Agent && before.incarn == b.Incarnation:
 		o.w.fail(id, "%v is published twice by attempt %d", d.Ref, d.Attempt)
 	case again && !before.lost && !f.mayRun(d.Ref.Task) && f.unbroken(d.Ref.Task, before, b):
 		o.w.fail(id, "%v is published by attempt %d: attempt %d has published it, and it was not lost", d.Ref, d.Attempt, before.attempt)

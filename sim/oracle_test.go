@@ -67,6 +67,32 @@ func TestWhatWasNotedBeforeATaskWasGivenOutAnewIsVoid(t *testing.T) {
 	}
 }
 
+// A task that is made again for a loss ends with the copy that came back meanwhile, from the store: its first
+// publication counts. An attempt publishes once.
+func TestAnAttemptPublishesOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		attempt, made uint32 // of the end that comes behind that of the first attempt, and by which its output was made
+		fails         bool
+	}{
+		"again by the same":           {1, 1, true},
+		"by a later one":              {2, 2, false},
+		"a later one tells of a copy": {2, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := layered(t, 1, 1, false)
+			end := func(attempt, made uint32) comms.Event {
+				return comms.Event{Kind: comms.EventFinished, Attempt: attempt, Outputs: []comms.Desc{{Attempt: made}}}
+			}
+			retry := comms.Event{Kind: comms.EventRetry, Attempt: 1}
+			lost := comms.Event{Kind: comms.EventLost, Attempt: 1, Cause: comms.Cause{Kind: comms.CauseDataset}}
+			says := judged(t, g, []records.Batch{{Epoch: 1, Events: []comms.Event{end(1, 1), lost, retry, end(c.attempt, c.made)}}})
+			if strings.Contains(says, "published twice") != c.fails {
+				t.Errorf("the oracle says %q", says)
+			}
+		})
+	}
+}
+
 // A generator that was skipped for a failure that counts no more starts over, and makes again what
 // it had published: those who would have read that were skipped, too. One that is only tried again does not.
 func TestAGeneratorThatWasSkippedInVainPublishesAgain(t *testing.T) {
@@ -372,6 +398,41 @@ func judged(t *testing.T, g *dag.Graph, told []records.Batch) (says string) {
 		return ""
 	}
 	return w.failed.Error()
+}
+
+// A generator that was cancelled, and runs again for an element that is lost, may make others: what those that follow
+// them read, too, and was let go, is made again. Nothing is let go for one that is done.
+func TestWhatFollowersReadIsMadeAgainWithTheirGenerator(t *testing.T) {
+	const a, gen, other, first = 0, 1, 2, 3
+	g, err := dag.ParseYAML("job.yaml", []byte(`{job: j, environments: {e: {go: ./e}}, tasks: {a: {run: "e:F", out: [o]}, g: {run: "e:F", generates: {x: "*"}}, z: {run: "e:F", out: [o]},
+		u: {run: "e:F", for: {i: "g.x[*]"}, in: {x: "g.x[${i}]", y: a.o}, out: [o]}}, outputs: ["g.x[*]", "u[*].o"]}`), dag.Override{}, dag.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := func(kind comms.EventKind, t dag.TaskIndex) comms.Event {
+		e := comms.Event{Kind: kind, Task: t, Attempt: 1}
+		if kind == comms.EventFailed {
+			e.Error = &comms.TaskError{Kind: comms.ErrorTask, Message: "bad luck"}
+		}
+		if kind == comms.EventFinished && t != gen || kind == comms.EventPublished {
+			e.Outputs = []comms.Desc{{Ref: comms.DatasetRef{Task: t}, Attempt: 1}}
+		}
+		return e
+	}
+	for name, c := range map[string]struct {
+		end   comms.EventKind
+		fails bool
+	}{"cancelled": {comms.EventCancelled, false}, "failed": {comms.EventFailed, false}, "done": {comms.EventFinished, true}} {
+		t.Run(name, func(t *testing.T) {
+			got := judged(t, g, []records.Batch{
+				{Epoch: 1, Events: []comms.Event{event(comms.EventFinished, a), event(comms.EventPublished, gen), event(comms.EventFinished, first),
+					event(comms.EventFailed, other), event(c.end, gen)}},
+				{Epoch: 1, Why: steerReason, Reset: []comms.Range{{First: a, Last: gen}}, Granting: records.GrantBegun}})
+			if strings.Contains(got, "task 0 is made to start over") != c.fails {
+				t.Errorf("the oracle says %q", got)
+			}
+		})
+	}
 }
 
 // The list of what follows a generator is as long as its stream is now. When it runs again and fails sooner, what was

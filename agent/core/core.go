@@ -89,6 +89,7 @@ type Core struct {
 	lastPull   uint64
 	pulling    int64     // bytes of pulls
 	missed     time.Time // since when memory is missed and nothing but fetches can move; zero: that is not so
+	barren     time.Time // when the last fetch ended that brought nothing: it failed, or was given up
 	offers     map[offerKey]*offer
 
 	seconds     average      // that a task takes

@@ -37,19 +37,25 @@ type pull struct {
 // startPulls asks for room for what is to be fetched.
 func (c *Core) startPulls() {
 	c.wakePulls()
-	for h := c.nextPull(); h != nil && c.mayPull(int64(h.desc.Size)); h = c.nextPull() {
+	for h := c.nextPull(); h != nil && c.mayPull(h); h = c.nextPull() {
 		c.unwant(h)
 		c.askRoom(h)
 	}
 }
 
 // mayPull tells whether one more fetch may ask for memory: while others are on
-// their way only as long as there is plenty.
-func (c *Core) mayPull(size int64) bool {
+// their way only as long as there is plenty. One that was given up waits for a moment
+// in which none is under way, however many take turns: only then unstick looks at what
+// else waits for memory.
+func (c *Core) mayPull(h *heard) bool {
+	if due := c.barren.Add(pullAgain); h.yields > 0 && due.After(c.now) {
+		c.wakeAt(due)
+		return false
+	}
 	if len(c.pulls) == 0 {
 		return true
 	}
-	s := c.led.Stats()
+	s, size := c.led.Stats(), int64(h.desc.Size)
 	return s.Waiting == 0 && c.pulling+size <= c.cfg.Memory/4 && s.Held+size <= c.cfg.Memory/4*3
 }
 
@@ -279,6 +285,7 @@ func (c *Core) pullFailed(ev PullFailed) {
 		return
 	}
 	h := p.h
+	c.barren = c.now
 	c.endPull(p)
 	if h == nil || h.job.peers == nil {
 		return

@@ -221,28 +221,32 @@ func (s *States) unsure(t dag.TaskIndex) bool {
 	return early || !s.get(t).Over()
 }
 
-// endedWith lists what had been skipped or cancelled for those of some tasks that have failed,
-// sorted: they start over, for what they are needed or with their gang, and their failure counts
-// no more. Tasks that had ended for others, too, end so again. The search goes on behind cut, the tasks that
-// had ended so and have started over already.
+// endedWith lists what had been skipped or cancelled for those of some tasks that have ended badly,
+// sorted: they start over, for what they had published or with their gang, and their end counts
+// no more, be it a failure or itself for another. A task that comes back brings back all that was
+// skipped for it. Tasks that had ended for others, too, end so again. The search goes on behind cut,
+// the tasks that had ended so and have started over already.
 func (s *States) endedWith(tasks []dag.TaskIndex, cut map[dag.TaskIndex]bool) (all []dag.TaskIndex) {
-	var failed []dag.TaskIndex
+	var badly []dag.TaskIndex
 	stops := false
 	for _, t := range tasks {
-		if s.get(t) == TaskFailed {
-			failed, stops = append(failed, t), stops || !s.g.MayFail(s.g.GroupIndex(t))
+		switch s.get(t) {
+		case TaskFailed:
+			badly, stops = append(badly, t), stops || !s.g.MayFail(s.g.GroupIndex(t))
+		case TaskSkipped, TaskCancelled:
+			badly = append(badly, t)
 		}
 	}
 	take := func(t dag.TaskIndex, state TaskState) {
-		if state == TaskSkipped || state == TaskCancelled {
+		if (state == TaskSkipped || state == TaskCancelled) && !contains(tasks, t) {
 			all = append(all, t)
 		}
 	}
 	switch {
 	case stops: // the whole job was
 		s.Each(take)
-	case len(failed) > 0:
-		for _, t := range descendants(s, failed, func(t dag.TaskIndex) bool { return cut[t] || s.endedForOthers(t) }) { // who reads what failed by itself was skipped for that
+	case len(badly) > 0:
+		for _, t := range descendants(s, badly, func(t dag.TaskIndex) bool { return cut[t] || s.endedForOthers(t) }) { // who reads what failed by itself was skipped for that
 			take(t, s.get(t))
 		}
 	}
