@@ -48,6 +48,8 @@ type Calls struct {
 	Kinds []CallKind // that the calls below are the first to refer to
 	Items []CallItem // oldest first
 	Refs  []ItemRefs // to what values in Items refer, in the order of those
+
+	Forget uint32 // kinds up to this number, to which no later message of the run refers; 0: none
 }
 
 // CallItem is one call, or (Kind 0) a value that is put: then its one input is the value. With Kind 0 and
@@ -229,12 +231,13 @@ func (k *CallKind) code(c *Coder) {
 }
 
 func (m *Calls) code(c *Coder) {
-	c.Struct(5, func(c *Coder) {
+	c.Struct(6, func(c *Coder) {
 		Uint(c, &m.Run)
 		c.Bool(&m.Once)
 		Slice(c, &m.Kinds, func(c *Coder, k *CallKind) { k.code(c) })
 		Slice(c, &m.Items, func(c *Coder, it *CallItem) { it.code(c) })
 		Slice(c, &m.Refs, func(c *Coder, r *ItemRefs) { r.code(c) })
+		Uint(c, &m.Forget)
 	})
 }
 

@@ -53,7 +53,7 @@ func (r *run) callKind(c *calls, fn *Func, o *CallOptions) (uint32, error) {
 	if id := c.kinds[key]; id != 0 {
 		return id, nil
 	}
-	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: fn.Name, Environment: o.Environment, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here, Stateful: o.Stateful}
+	k := comms.CallKind{Function: fn.Name, Environment: o.Environment, Retries: uint32(max(o.Retries, 0)), RetryOn: codes, Timeout: int64(o.Timeout), Priority: int64(o.Priority), Here: o.Here, Stateful: o.Stateful}
 	var err error
 	if k.Resources, err = needs(o.Resources); err != nil {
 		return 0, err
@@ -68,9 +68,24 @@ func (r *run) callKind(c *calls, fn *Func, o *CallOptions) (uint32, error) {
 		}
 		k.Outputs = append(k.Outputs, out)
 	}
+	return c.newKind(key, k), nil
+}
+
+// mostKinds is how many kinds of calls a run keeps, and its agent for it. Beyond it forgets them, and announces anew which it needs.
+const mostKinds = 4096
+
+// newKind numbers a kind, which goes with the next batch. mu and the run's making are held: between that and its call
+// no other kind can be forgotten.
+func (c *calls) newKind(key string, k comms.CallKind) uint32 {
+	if len(c.kinds) >= mostKinds {
+		clear(c.kinds)
+		c.batch.Forget = c.kind
+	}
+	c.kind++
+	k.ID = c.kind
 	c.kinds[key] = k.ID
 	c.batch.Kinds = append(c.batch.Kinds, k)
-	return k.ID, nil
+	return k.ID
 }
 
 // errDeviceMemory is of a call for which memory of devices was asked.

@@ -29,6 +29,7 @@ type Items []any
 type calls struct {
 	mu     sync.Mutex // guards what follows; never held while anything is waited for
 	kinds  map[string]uint32
+	kind   uint32      // number of the last
 	batch  comms.Calls // to be sent
 	bytes  int         // of it, about
 	drops  []comms.CallRef

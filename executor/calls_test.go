@@ -666,3 +666,16 @@ func TestNoOutput(t *testing.T) {
 	s.goOn(2)
 	s.finish()
 }
+
+// A run forgets kinds of calls beyond a number, and says so with the first that is new.
+func TestKindsOfCallsAreForgotten(t *testing.T) {
+	c := &calls{kinds: map[string]uint32{}}
+	for i := range 2*mostKinds + 1 {
+		if id := c.newKind(fmt.Sprint(i), comms.CallKind{}); id != uint32(i)+1 {
+			t.Fatalf("kind %d has the number %d", i, id)
+		}
+	}
+	if len(c.kinds) != 1 || c.batch.Forget != 2*mostKinds {
+		t.Errorf("it has %d kinds, and the agent forgets those up to %d", len(c.kinds), c.batch.Forget)
+	}
+}

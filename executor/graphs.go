@@ -85,17 +85,15 @@ func (c *calls) graphKind(g *GraphCall, encoded []byte) uint32 {
 	if id := c.kinds[key]; id != 0 {
 		return id
 	}
-	k := comms.CallKind{ID: uint32(len(c.kinds)) + 1, Function: g.Name, Graph: encoded}
+	k := comms.CallKind{Function: g.Name, Graph: encoded}
 	for _, name := range g.Names {
 		k.Inputs = append(k.Inputs, comms.KindIn{Name: name})
 	}
 	for _, name := range g.Outputs {
 		k.Outputs = append(k.Outputs, comms.KindOut{Name: name})
 	}
-	c.kinds[key] = k.ID
-	c.batch.Kinds = append(c.batch.Kinds, k)
 	c.bytes += len(encoded)
-	return k.ID
+	return c.newKind(key, k)
 }
 
 // OutputAs returns the future of one output of a graph, as a value of a type.

@@ -148,8 +148,8 @@ func TestFullJobsOfCallsAreDropped(t *testing.T) {
 	}
 }
 
-// The program of a session has one run: what it drops is not kept for another.
-func TestSessionsKeepNothing(t *testing.T) {
+// newSession returns an agent that runs the program of a session as run 1.
+func newSession(t *testing.T) *chain {
 	s := &chain{t: t, now: time.Unix(1000, 0), size: chained}
 	s.c = New(Config{Agent: "a1", Dir: "/job", Total: comms.Resources{CPU: 2000, Memory: 1 << 30, Custom: []comms.Amount{{Name: dag.AgentResource("a1"), N: 1}}}, Memory: 1 << 20, ArenaBytes: 1 << 16})
 	g, err := dag.NewSession("session work", "a1", "")
@@ -162,12 +162,25 @@ func TestSessionsKeepNothing(t *testing.T) {
 	s.do(Attach{Key: 7, Session: comms.JobID{1}})
 	s.do(Spawned{Executor: 1, PID: 101, ShmDir: "/dev/shm"})
 	s.do(FromExecutor{1, &comms.Report{Items: []comms.ReportItem{{Kind: comms.ReportStarted, Run: 1}}}})
+	return s
+}
+
+// starts starts the executors that the agent asks for.
+func (s *chain) starts() {
+	for id := comms.ExecutorID(2); s.c.byExec[id] != nil; id++ {
+		if s.c.byExec[id].state == exStarting {
+			s.do(Spawned{Executor: id, PID: int64(id), ShmDir: "/shm"})
+			s.do(FromExecutor{id, &comms.Hello{Functions: []comms.FuncSig{{Name: "F"}}}})
+		}
+	}
+}
+
+// The program of a session has one run: what it drops is not kept for another.
+func TestSessionsKeepNothing(t *testing.T) {
+	s := newSession(t)
 	k := comms.CallKind{ID: 1, Function: "F", Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}}}
 	s.do(FromExecutor{1, &comms.Calls{Run: 1, Kinds: []comms.CallKind{k}, Items: []comms.CallItem{{Kind: 1, Inputs: []comms.CallInput{{Data: inlined("v")}}}}}})
-	for id := comms.ExecutorID(2); s.c.byExec[id] != nil; id++ {
-		s.do(Spawned{Executor: id, PID: int64(id), ShmDir: "/shm"})
-		s.do(FromExecutor{id, &comms.Hello{Functions: []comms.FuncSig{{Name: "F"}}}})
-	}
+	s.starts()
 	for n := uint64(1); n < 1000; n++ {
 		s.do(FromExecutor{1, &comms.Calls{Run: 1, Items: []comms.CallItem{{Ref: comms.CallRef{Number: n}, Kind: 1, Inputs: []comms.CallInput{{Data: inlined("v")}}}}}})
 		s.do(FromExecutor{1, &comms.CallDrop{Run: 1, Refs: []comms.CallRef{{Number: n}}}})
@@ -180,6 +193,35 @@ func TestSessionsKeepNothing(t *testing.T) {
 	}
 	if s.ran < 900 || kept > 10 {
 		t.Errorf("%d of 1,000 calls have run, %d rows are kept of those that were dropped", s.ran, kept)
+	}
+}
+
+// A program may make kinds of calls for ever, if it says which it needs no more.
+func TestKindsAreForgotten(t *testing.T) {
+	s := newSession(t)
+	s.ran = 1 // it checks its tables seldom
+	const most = 10_000
+	for n := range uint64(most) {
+		k := comms.CallKind{ID: uint32(n) + 1, Function: "F", Timeout: int64(n) + 1, Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}}}
+		forget := uint32(0)
+		if n%4096 == 0 {
+			forget = uint32(n)
+		}
+		s.do(FromExecutor{1, &comms.Calls{Run: 1, Forget: forget, Kinds: []comms.CallKind{k},
+			Items: []comms.CallItem{{Ref: comms.CallRef{Number: n}, Kind: k.ID, Inputs: []comms.CallInput{{Data: inlined("v")}}}}}})
+		s.do(FromExecutor{1, &comms.CallDrop{Run: 1, Refs: []comms.CallRef{{Number: n}}, Cancel: true}})
+	}
+	by := s.c.byJob[comms.JobID{1}].callers[0]
+	if len(by.kinds) > 4096 {
+		t.Errorf("%d kinds are left of %d", len(by.kinds), most)
+	}
+	// What calls of a kind share is there as long as their job: another of the same kind meets it.
+	k := comms.CallKind{ID: most + 1, Function: "F", Timeout: 1, Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}}}
+	before := len(by.shapes)
+	s.do(FromExecutor{1, &comms.Calls{Run: 1, Kinds: []comms.CallKind{k},
+		Items: []comms.CallItem{{Ref: comms.CallRef{Number: most}, Kind: k.ID, Inputs: []comms.CallInput{{Data: inlined("v")}}}}}})
+	if len(by.shapes) != before {
+		t.Errorf("there were %d shapes, and are %d with one that was known", before, len(by.shapes))
 	}
 }
 

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cascade-run/cascade/comms"
@@ -108,6 +109,28 @@ func (c *Core) called(ex *executor, m *comms.Calls) {
 		}
 		refs = refs[n:]
 	}
+	by.forgetKinds(m.Forget)
+}
+
+// forgetKinds forgets kinds up to a number. What calls of them share goes with the last of these.
+func (by *caller) forgetKinds(last uint32) {
+	if last == 0 {
+		return
+	}
+	needed := map[*callShape]bool{}
+	for id, s := range by.kinds {
+		if id > last {
+			needed[s] = true
+		} else {
+			delete(by.kinds, id)
+		}
+	}
+	for _, j := range by.jobs {
+		for s := range j.dyn.groups {
+			needed[s] = true
+		}
+	}
+	maps.DeleteFunc(by.shapes, func(_ uint64, s *callShape) bool { return !needed[s] })
 }
 
 // callerOf returns the record of a run that calls. A run of an earlier try that is being

@@ -218,6 +218,17 @@ def told_once(path):
     return len(told)
 
 
+def kinds():
+    """Kinds of calls beyond a number are forgotten, and announced anew."""
+    from cascade.executor import calls
+
+    most, calls.MOST_KINDS = calls.MOST_KINDS, 2
+    found = [double.options(retries=i % 5).remote(i).result() for i in range(12)]
+    calls.MOST_KINDS = most
+    made = cascade.session._session.calls
+    return found, sum(map(len, made._kinds.values())) <= 3, made._forgotten > 5
+
+
 def waits(folder):
     path = os.path.join(folder, "go")
     refs = [until.remote(path), double.remote(1), double.remote(2)]
@@ -233,6 +244,7 @@ def waits(folder):
     double.remote(4).add_done_callback(lambda f: (print("callback", f.result(), double.remote(f).result()), said.set()))
     said.wait()
     print("told once", told_once(path + ".late"))
+    print("kinds", kinds())
     print("concurrent", double.remote(8).future().result(), tried(fails.remote(2).future().result))
 
     async def together():

@@ -28,6 +28,7 @@ class Batch:
         self.kinds: list[m.CallKind] = []
         self.items: list[bytes] = []
         self.refs: list[m.ItemRefs] = []  # to what values in them refer
+        self.forget = 0  # kinds up to this number are needed no more
         self.size = 0  # bytes of values in it
         self._pack: Any = msgpack.Packer(unicode_errors=ERRORS).pack  # of inputs
         self._whole: Any = msgpack.Packer(unicode_errors=ERRORS).pack
@@ -69,7 +70,8 @@ class Batch:
     def take(self) -> bytes:
         """The message; then it is empty."""
         items, kinds, refs, self.items, self.kinds, self.refs, self.size = self.items, self.kinds, self.refs, [], [], [], 0
+        forget, self.forget = self.forget, 0
         pack = self._whole
-        fields = b"\x95" if refs else b"\x94"
+        fields, last = (b"\x96", pack(refs) + pack(forget)) if forget else (b"\x95", pack(refs)) if refs else (b"\x94", b"")
         head = b"\x92" + pack(NUMBERS[m.Calls]) + fields + pack(self.run) + pack(self.once) + pack(kinds)
-        return b"".join((head, b"\xdd" + len(items).to_bytes(4, "big"), *items, pack(refs) if refs else b""))
+        return b"".join((head, b"\xdd" + len(items).to_bytes(4, "big"), *items, last))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")  # as of inputs
 
 
+MOST_KINDS = 4096  # of calls, which the run and its agent know: beyond they are announced anew
 _NUMBERS = frozenset((int, float, bool, type(None)))
 _FOUND = int.from_bytes(hashlib.blake2b(b"futures in values", digest_size=8).digest(), "big")  # a strand
 
@@ -49,7 +50,7 @@ class Calls(Waits):
     def __init__(self, worker: Host, memory: Memory, run: Run) -> None:
         super().__init__(worker, memory, run)
         self._kinds: WeakKeyDictionary[Target, dict[Any, int]] = WeakKeyDictionary()
-        self._kind_number = 0  # of the last
+        self._kind_number = self._forgotten = 0  # of the last, and of the last of those that the agent knows no more
         self._next: dict[int, int] = {}  # number of the next call, by strand
         self._batch = Batch(run.id)
         self.codes = Codes(run, self._batch, self._put)
@@ -153,6 +154,11 @@ class Calls(Waits):
             outs = [m.KindOut("out", m.OPEN if target.stream else m.SINGLE)]
             if o.returns > 1:
                 outs = [m.KindOut(f"out{i}") for i in range(o.returns)]
+            if self._kind_number - self._forgotten >= MOST_KINDS:
+                self._kinds.clear()
+                known = self._kinds[target] = {}
+                with self._worker.lock:
+                    self._batch.forget = self._forgotten = self._kind_number
             self._kind_number += 1
             kind = known[key] = self._kind_number
             made = m.CallKind(kind, target.name, "", [m.KindIn(n, bool(lists >> i & 1)) for i, n in enumerate(names)], outs, needs,

@@ -387,6 +387,7 @@ class Calls(NamedTuple):
     kinds: Sequence[CallKind] = ()
     items: Sequence[CallItem] = ()
     refs: Sequence[ItemRefs] = ()
+    forget: int = 0
 
 
 class CallEnd(NamedTuple):
