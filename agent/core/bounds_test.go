@@ -215,7 +215,7 @@ func TestKindsAreForgotten(t *testing.T) {
 	if len(by.kinds) > 4096 {
 		t.Errorf("%d kinds are left of %d", len(by.kinds), most)
 	}
-	// What calls of a kind share is there as long as their job: another of the same kind meets it.
+	// A shape is there as long as a job has calls of it: another of the same kind meets it.
 	k := comms.CallKind{ID: most + 1, Function: "F", Timeout: 1, Inputs: []comms.KindIn{{Name: "x"}}, Outputs: []comms.KindOut{{Name: "y"}}}
 	before := len(by.shapes)
 	s.do(FromExecutor{1, &comms.Calls{Run: 1, Kinds: []comms.CallKind{k},

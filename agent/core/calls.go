@@ -112,7 +112,7 @@ func (c *Core) called(ex *executor, m *comms.Calls) {
 	by.forgetKinds(m.Forget)
 }
 
-// forgetKinds forgets kinds up to a number. What calls of them share goes with the last of these.
+// forgetKinds forgets kinds up to a number. Their shapes stay as long as a job has calls of them.
 func (by *caller) forgetKinds(last uint32) {
 	if last == 0 {
 		return
