@@ -234,6 +234,9 @@ def errors():
         lambda: cascade.get_actor("a"), lambda: log.add.remote([log]), lambda: cascade.exit_actor(), lambda: cascade.kill(3),
     ):  # fmt: skip
         print("refused", tried(do))
+    states = cascade.session._session.calls._states
+    before = set(states)
+    print("what is refused leaves nothing", bool(tried(lambda: log.add.remote([log]))), set(states) <= before)
     ends = [log.add.remote(1), log.leaves.remote(), log.add.remote(2)]
     print("exit", [tried(f.result) for f in ends], tried(log.add.remote(3).result), log)
     log = Log.remote()

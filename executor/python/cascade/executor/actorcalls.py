@@ -116,7 +116,11 @@ class ActorCalls:
                 state.several = returns > 1
                 calls._states[state.ref] = state
                 calls.made += 1
-                self._send(line, state, name, [*args, *named.values()], None)
+                try:
+                    self._send(line, state, name, [*args, *named.values()], None)
+                except BaseException:  # an argument that cannot be sent: no future stands for the call
+                    del calls._states[state.ref]
+                    raise
             if returns == 1:
                 return Called(calls, state)
             made = [Called(calls, state, i) for i in range(max(returns, 1))]
