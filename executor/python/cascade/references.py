@@ -49,10 +49,6 @@ class Found:
         return msgpack.ExtType(EXTENSION, bytes(data))
 
 
-class Unread(TypeMismatch):
-    """A value holds a future that cannot be had there."""
-
-
 class _Reading(threading.local):
     refer: Callable[[int], Any] | None = None
 
@@ -79,7 +75,7 @@ def read(refer: Callable[[int], Any], do: Callable[[], Any]) -> Any:
 def referred(place: int) -> Any:
     """The future of a number in the value that this thread decodes. Pickles call it by its name."""
     if _reading.refer is None:
-        raise Unread("there is a future in it, which only called tasks and the program of their session can read")
+        raise TypeMismatch("there is a future in it, which only called tasks and the program of their session can read")
     return _reading.refer(place)
 
 

@@ -144,7 +144,7 @@ def unpacked(data: Any) -> Any:
     """A value from msgpack, in which a list that is a key stands for a tuple."""
     try:
         return _unpacked(data)
-    except references.Unread:
+    except TypeMismatch:
         raise
     except TypeError:  # a key that no dict has
         return _unpacked(data, object_pairs_hook=_mapping)
@@ -513,7 +513,7 @@ def decode(
     if refer is not None and codec == MSGPACK:
         try:
             return unpacked(data)
-        except references.Unread:  # few values hold futures
+        except TypeMismatch:  # there may be a future in it, as in few
             pass
     if refer is not None and codec in (MSGPACK, PICKLE):
         return references.read(refer, lambda: decode(codec, dtype, shape, data, want))
