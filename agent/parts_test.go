@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -236,6 +237,59 @@ func TestLogOfCalledTasks(t *testing.T) {
 		if got := fmt.Sprintf("%s/%d", text, total); got != c.want || err != nil {
 			t.Errorf("%s from %d, %d bytes: %q, %v; want %q", c.task, c.offset, c.most, got, err, c.want)
 		}
+	}
+}
+
+// TestLogOfCalledTasksOnFullDisk loses a part of a line of the index: the next one stands by itself.
+func TestLogOfCalledTasksOnFullDisk(t *testing.T) {
+	logs, job := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 10, Backlog: 1 << 20}, 0), comms.JobID{1}
+	defer logs.close()
+	put := func(called, text string) error { return logs.append(job, "a", called, []byte(text)) }
+	if err := errors.Join(put("", "begins\n"), put("a/0", "first\n")); err != nil {
+		t.Fatal(err)
+	}
+	log := logs.open[logName{job, "a"}]
+	index, full := log.index, filepath.Join(t.TempDir(), "full")
+	if err := os.WriteFile(full, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	refuses, err := os.Open(full) // for reading alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refuses.Close()
+	log.index = refuses
+	if put("a/1", "lost\n") == nil {
+		t.Error("text was taken whose place in the index is not written")
+	}
+	if log.index = index; log.sure {
+		t.Error("the end of the index counts as known")
+	}
+	if _, err := index.WriteString("1"); err != nil { // what the disk took of the line
+		t.Fatal(err)
+	}
+	if err := put("a/1", "second\n"); err != nil {
+		t.Fatal(err)
+	}
+	for task, want := range map[string]string{"a/0": "first\n", "a/1": "second\n"} {
+		if text, _, err := logs.read(job, task, 0, 100); err != nil || string(text) != want {
+			t.Errorf("the log of %s says %q, %v; want %q", task, text, err, want)
+		}
+	}
+}
+
+// TestForgottenLogs leaves nothing of the logs of jobs that were forgotten.
+func TestForgottenLogs(t *testing.T) {
+	logs := newTaskLogs(t.TempDir(), Limits{TaskLog: 1 << 10, Backlog: 1 << 20}, 0)
+	defer logs.close()
+	for n := range 3 * openLogs {
+		job := comms.JobID{1, byte(n), byte(n >> 8)}
+		if err := errors.Join(logs.append(job, "a", "a/0", []byte("text\n")), logs.forget(job)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(logs.open) + len(logs.recent) + len(logs.short); n != 0 {
+		t.Errorf("%d entries are left", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -166,6 +167,7 @@ func (t *taskLogs) mark(name logName, log *taskLog, at int64, called string) err
 	}
 	n, err := log.index.WriteString(line)
 	if log.indexed += int64(n); err != nil {
+		log.sure = false // a part of the line may be there
 		return fmt.Errorf("append to index of log of task %s: %w", name.task, err)
 	}
 	log.writer, log.sure = called, true
@@ -295,6 +297,7 @@ func (t *taskLogs) forget(job comms.JobID) error {
 			delete(t.open, name)
 		}
 	}
+	t.recent = slices.DeleteFunc(t.recent, func(name logName) bool { return name.job == job })
 	maps.DeleteFunc(t.short, func(name logName, _ bool) bool { return name.job == job })
 	if err := os.RemoveAll(filepath.Join(t.dir, job.String())); err != nil {
 		return fmt.Errorf("remove logs of job %s: %w", job, err)

@@ -67,8 +67,11 @@ func newOracle(w *world) *oracle {
 
 // makes sees an executor make a dataset.
 func (o *oracle) makes(x *executor, job comms.JobID, d *comms.Desc) {
-	o.makers[copyName{job, x.jobOf[x.cur.Kind].life, d.Ref, d.Attempt, x.a.name}] = fmt.Sprintf("run %d of %s at incarnation %d", x.cur.ID, x.name, x.a.incarn)
+	o.makers[copyName{job, x.jobOf[x.cur.Kind].life, d.Ref, d.Attempt, sitting(x.a)}] = fmt.Sprintf("run %d of %s at incarnation %d", x.cur.ID, x.name, x.a.incarn)
 }
+
+// sitting names an agent as long as it is not started anew: what was made before is not what it has then.
+func sitting(a *agent) string { return fmt.Sprintf("%s at incarnation %d", a.name, a.incarn) }
 
 // tells sees an agent tell another of datasets: two that attempts at a task made
 // never have one name, or bytes of both could be taken for one.
@@ -76,7 +79,7 @@ func (o *oracle) tells(a *agent, m *comms.Notice) {
 	for i := range m.Datasets {
 		d := &m.Datasets[i]
 		name := copyName{m.Job, m.JobIncarnation, d.Ref, d.Attempt, ""}
-		maker := o.makers[copyName{m.Job, m.JobIncarnation, d.Ref, d.Attempt, a.name}]
+		maker := o.makers[copyName{m.Job, m.JobIncarnation, d.Ref, d.Attempt, sitting(a)}]
 		switch before := o.told[name]; {
 		case d.Place.Kind == comms.PlaceNone || maker == "":
 		case before == "":

@@ -119,9 +119,23 @@ func (c *Core) lacking() amounts {
 	return lack
 }
 
-// othersWait tells whether a generator waits for its consumers, or a run for its calls.
+// othersWait tells whether a generator waits for its consumers, or a run for its calls, that may need what a gang holds.
 func (c *Core) othersWait() bool {
-	return slices.ContainsFunc(c.generators, func(r *run) bool { return r.back }) || c.waitingRuns() > 0
+	return slices.ContainsFunc(c.generators, func(r *run) bool { return r.back && !r.awaits() }) || c.waitingRuns() > 0 && !c.standStill()
+}
+
+// standStill tells whether all runs wait for calls, and none of these can go on, here or elsewhere: they read what
+// another try of their caller brings. That may be a member of the gang that gives way to them.
+func (c *Core) standStill() bool {
+	if c.squeezed || len(c.away)+len(c.strange)+len(c.submits.open)+c.delayed.Len() > 0 {
+		return false
+	}
+	for _, r := range c.runs {
+		if reserved := r.ex == nil && r.gs.ganged(); !reserved && !r.awaits() {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.lines, func(l *line) bool { return l.calls > 0 })
 }
 
 // yieldReservation gives what the reservation holds to those for whom others wait, and

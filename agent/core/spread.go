@@ -17,13 +17,14 @@ import (
 
 // window is how many calls a host may have of this agent, and how many it has.
 type window struct {
-	room  int      // that it may have, as the controller said
-	slots int      // of these it runs so many at once; 0: not known
-	there int      // that it has, or is about to be told of, and has not ended
-	asked int      // of these, those that were asked back and of which it has not said what became of them
-	need  amounts  // of the calls for which there is room
-	on    []string // and their platforms
-	last  []uint64 // grants that were not asked back, oldest first; some may have ended
+	room  int       // that it may have, as the controller said
+	slots int       // of these it runs so many at once; 0: not known
+	there int       // that it has, or is about to be told of, and has not ended
+	asked int       // of these, those that were asked back and of which it has not said what became of them
+	since time.Time // when it was asked for calls last
+	need  amounts   // of the calls for which there is room
+	on    []string  // and their platforms
+	last  []uint64  // grants that were not asked back, oldest first; some may have ended
 }
 
 const (
@@ -145,14 +146,18 @@ func (c *Core) hasReady() bool {
 	return c.pinning+len(c.pinned) > 0 || c.reservation != nil || slices.ContainsFunc(c.lines, func(l *line) bool { return l.ready > 0 })
 }
 
-// mostQueued returns the host at which most calls wait; nil if none may, or one has yet to answer.
+// mostQueued returns the host at which most calls wait; nil if none may, or one will answer soon. One that
+// does not is passed over: it may be frozen.
 func (c *Core) mostQueued() (most *neighbour) {
 	for _, n := range c.met {
 		w := &n.window
-		if w.asked > 0 {
-			return nil
+		if n.up && w.asked > 0 {
+			if due := w.since.Add(c.cfg.ForwardAfter); due.After(c.now) {
+				c.wakeAt(due)
+				return nil
+			}
 		}
-		if n.up && w.there > 0 && len(w.last) > 0 && (most == nil || w.there-w.slots > most.window.there-most.window.slots) {
+		if n.up && w.asked == 0 && w.there > 0 && len(w.last) > 0 && (most == nil || w.there-w.slots > most.window.there-most.window.slots) {
 			most = n
 		}
 	}
@@ -189,7 +194,7 @@ func (c *Core) wantBack(from *neighbour, hungry bool) {
 		w.last = w.last[:len(w.last)-1]
 	}
 	if len(m.Grants) > 0 {
-		w.room = min(w.room, w.slots)
+		w.room, w.since = min(w.room, w.slots), c.now
 		c.say(from, m)
 	}
 }

@@ -116,15 +116,22 @@ class Executor(concurrent.futures.Executor):
 
     def _ended(self, place: int, called: context.Future) -> None:
         made = self._calls.pop(place)[0]  # from here on the program alone keeps the result
+        value, error = None, None
         try:
-            made.set_result(pickled.unpacked(called.result()))
+            value = pickled.unpacked(called.result())
         except pickled.Raised as e:
-            made.set_exception(e.__cause__)
+            error = e.__cause__
         except BaseException as e:  # the session has ended, or its value cannot be loaded here
-            made.set_exception(e)
-        del made
-        self._forget()
-        self._go_on(self._few)
+            error = e
+        try:
+            if error is None:
+                made.set_result(value)
+            else:
+                made.set_exception(error)
+        finally:  # its callbacks may raise SystemExit
+            del made, value, error
+            self._forget()
+            self._go_on(self._few)
 
     def _forget(self) -> None:
         with self._lock:

@@ -218,6 +218,26 @@ def told_once(path):
     return len(told)
 
 
+def leaving():
+    """A callback that raises SystemExit keeps no other from being called, and no pool from its end."""
+    hook, sys.excepthook, left, said = sys.excepthook, (lambda *_: None), threading.Event(), threading.Event()
+
+    def leaves(_):
+        left.set()
+        raise SystemExit(3)
+
+    double.remote(1).add_done_callback(leaves)
+    left.wait()
+    double.remote(2).add_done_callback(lambda _: said.set())
+    called = said.wait(60)
+    with cascade.Executor() as made:
+        made.submit(int, "4").add_done_callback(leaves)
+        for future in [made.submit(int, str(i)) for i in range(3)]:
+            future.add_done_callback(leaves)
+    sys.excepthook = hook
+    return called
+
+
 def kinds():
     """Kinds of calls beyond a number are forgotten, and announced anew."""
     from cascade.executor import calls
@@ -245,6 +265,7 @@ def waits(folder):
     said.wait()
     print("told once", told_once(path + ".late"))
     print("kinds", kinds())
+    print("callbacks that leave", leaving())
     print("concurrent", double.remote(8).future().result(), tried(fails.remote(2).future().result))
 
     async def together():

@@ -371,7 +371,9 @@ class Waits:
                     self._calling = threading.get_ident()
                     try:
                         do()
-                    except Exception:
+                    except Cancelled:
+                        raise
+                    except BaseException:  # SystemExit, too: others wait for this thread
                         sys.excepthook(*sys.exc_info())
                     del do  # and with it what the function keeps
                     if todo.empty():
