@@ -4,7 +4,6 @@ package python_test
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -67,9 +66,6 @@ func TestPythonActorsEnd(t *testing.T) {
 func TestPythonActorHandles(t *testing.T) {
 	pyenv.Python(t)
 	dir := programs(t)
-	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	python, env := interpreter(t)
 	same(t, "testdata/handles.golden", prints(t, "testdata", env, python, "handles.py", dir, t.TempDir()))
 }

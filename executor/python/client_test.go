@@ -352,13 +352,3 @@ func prints(t *testing.T, dir string, env []string, path string, args ...string)
 
 // hangs is the time after which a program is said to hang, far longer than any takes.
 const hangs = 4 * time.Minute
-
-// programs builds the daemons.
-func programs(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade-controller", "../../cmd/cascade-agent").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
-}

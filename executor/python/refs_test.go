@@ -4,7 +4,6 @@ package python_test
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -16,9 +15,6 @@ import (
 // when nothing does all is freed.
 func TestFuturesInValues(t *testing.T) {
 	dir := programs(t)
-	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	program(t, "refs", dir, filepath.Join(t.TempDir(), "state"))
 }
 

@@ -4,7 +4,6 @@ package python_test
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -17,17 +16,7 @@ import (
 func TestTune(t *testing.T) {
 	pyenv.Python(t)
 	python, env := interpreter(t)
-	same(t, "testdata/tuning.golden", prints(t, ".", env, python, "testdata/tuning.py", command(t), t.TempDir()))
-}
-
-// command builds the command, and returns its folder.
-func command(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "../../cmd/cascade").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
+	same(t, "testdata/tuning.golden", prints(t, ".", env, python, "testdata/tuning.py", programs(t), t.TempDir()))
 }
 
 // The program of docs/python-tune.md prints what it says.
@@ -45,7 +34,7 @@ func TestTuneDocs(t *testing.T) {
 	_, want, _ := strings.Cut(string(text), "\n```text\n")
 	want, _, _ = strings.Cut(want, "```")
 	python, env := interpreter(t)
-	env = append(env, "PATH="+command(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	env = append(env, "PATH="+programs(t)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	if got := prints(t, dir, env, python, "search.py"); got != want {
 		t.Errorf("printed\n%swant\n%s", got, want)
 	}
@@ -56,5 +45,5 @@ func TestOptuna(t *testing.T) {
 	tier.Nightly(t, "installs optuna")
 	pyenv.Python(t)
 	python, env := interpreter(t, "optuna")
-	same(t, "testdata/optuna.golden", prints(t, ".", env, python, "testdata/optuna_search.py", command(t), t.TempDir()))
+	same(t, "testdata/optuna.golden", prints(t, ".", env, python, "testdata/optuna_search.py", programs(t), t.TempDir()))
 }

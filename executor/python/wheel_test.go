@@ -27,9 +27,6 @@ func TestWheel(t *testing.T) {
 	pyenv.Python(t)
 	path, env := interpreter(t, "pip", builder)
 	bin, dir := programs(t), t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/cascade").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	wheels := filepath.Join(dir, "wheels")
 	with := slices.Concat(env, []string{"CASCADE_WHEEL_PROGRAMS=" + bin, "CASCADE_WHEEL_PLATFORM=linux_" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]})
 	prints(t, ".", with, path, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, sources(t))

@@ -47,6 +47,7 @@ CLOSED = "it was closed"
 MAX_HEAD = 512 << 20  # of a message from the agent
 _LOOK = 0.005  # s after which the session's own thread looks whether another still reads
 _SOON = 0.002  # s after which calls leave that no thread waits for
+_TELLS = 0.5  # s after which the agent is told of futures that the program has let go of
 _OPENS, _WAITS = 30.0, 5.0  # s for the agent of this host to be ready: of a cluster that was started, and of one that runs
 _ENDS = 10.0  # s for the session to end in order
 
@@ -375,7 +376,7 @@ class Session:
                         self.flush()
                 self._looks_soon = calling
                 reads = not self._reader
-            poll, timeout = (self._awake, None) if reads else (self._asleep, _LOOK)
+            poll, timeout = (self._awake, _TELLS if calls.keeps else None) if reads else (self._asleep, _LOOK)
             if calling:
                 timeout = _SOON
             for fd, _ in poll.poll(None if timeout is None else timeout * 1000):

@@ -28,7 +28,7 @@ def until(so):
     end = time.monotonic() + 60
     while not so():
         if time.monotonic() > end:
-            raise SystemExit("it is never so")
+            raise SystemExit(f"what line {sys._getframe(1).f_lineno} waits for is never so")
         time.sleep(0.01)
 
 

@@ -249,6 +249,17 @@ def kinds():
     return found, sum(map(len, made._kinds.values())) <= 3, made._forgotten > 5
 
 
+def idles():
+    """The agent is told of a value that is let go while nothing else is said."""
+    session, value = cascade.session._session, cascade.put([1])
+    while session._looks_soon:
+        time.sleep(0.01)
+    del value
+    while session.calls.released:
+        time.sleep(0.01)
+    return True
+
+
 def waits(folder):
     path = os.path.join(folder, "go")
     refs = [until.remote(path), double.remote(1), double.remote(2)]
@@ -265,6 +276,7 @@ def waits(folder):
     said.wait()
     print("told once", told_once(path + ".late"))
     print("kinds", kinds())
+    print("let go by a program that idles", idles())
     print("callbacks that leave", leaving())
     print("concurrent", double.remote(8).future().result(), tried(fails.remote(2).future().result))
 

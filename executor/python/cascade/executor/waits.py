@@ -74,6 +74,11 @@ class Waits:
         if self._worker.current is not self.run:
             raise self._worker.gone(what)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether there are calls or values that may be let go at any time, of which the agent is to be told."""
+        return bool(self._states)
+
     def _gone(self) -> list[m.CallRef]:
         """The calls of which neither a Future nor a view is left."""
         refs = []
