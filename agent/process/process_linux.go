@@ -105,10 +105,12 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
+// self is the path of the agent's own binary, as it was started: an upgrade moves that aside, and the new one lies there.
+var self, errSelf = os.Executable()
+
 func start(c Command) (*Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find the agent's own binary: %w", err)
+	if errSelf != nil {
+		return nil, fmt.Errorf("find the agent's own binary: %w", errSelf)
 	}
 	ours, theirs, err := socketPair()
 	if err != nil {
