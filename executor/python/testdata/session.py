@@ -218,7 +218,13 @@ def told_once(path):
     return len(told)
 
 
-def leaving():
+def there(path):
+    """Waits for a file."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+
+def leaving(path):
     """A callback that raises SystemExit keeps no other from being called, and no pool from its end."""
     hook, sys.excepthook, left, said = sys.excepthook, (lambda *_: None), threading.Event(), threading.Event()
 
@@ -231,9 +237,9 @@ def leaving():
     double.remote(2).add_done_callback(lambda _: said.set())
     called = said.wait(60)
     with cascade.Executor() as made:
-        made.submit(int, "4").add_done_callback(leaves)
-        for future in [made.submit(int, str(i)) for i in range(3)]:
-            future.add_done_callback(leaves)
+        for future in [made.submit(there, path) for _ in range(4)]:
+            future.add_done_callback(leaves)  # of one that has ended it would be called here
+        open(path, "w").close()
     sys.excepthook = hook
     return called
 
@@ -277,7 +283,7 @@ def waits(folder):
     print("told once", told_once(path + ".late"))
     print("kinds", kinds())
     print("let go by a program that idles", idles())
-    print("callbacks that leave", leaving())
+    print("callbacks that leave", leaving(path + ".left"))
     print("concurrent", double.remote(8).future().result(), tried(fails.remote(2).future().result))
 
     async def together():
